@@ -54,6 +54,19 @@ static bool wantsShards(const UnitPolicy &policy) {
   return policy.reshard.value_or(0) != 0 || policy.kept;
 }
 
+LogicalResult checkMeshRanks(const Mesh &mesh, int64_t ranks,
+                             Diagnostics &diagnostics) {
+  int64_t each = mesh.together() *
+                 std::max<int64_t>(mesh.size(MeshAxis::Replicate), 1) *
+                 std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);
+  if (ranks % each != 0)
+    return diagnostics.error(
+        "--mesh=" + mesh.text() + " does not divide " + std::to_string(ranks) +
+        " ranks; the nearest number that it does is " +
+        std::to_string(std::max<int64_t>((ranks + each / 2) / each, 1) * each));
+  return success();
+}
+
 LogicalResult checkPlanned(const CompileOptions &options, StringRef asked,
                            Diagnostics &diagnostics) {
   StringRef other = options.fit            ? "--fit"
@@ -245,15 +258,7 @@ static LogicalResult checkMesh(const CompileOptions &options,
   std::string other = mesh.together() > 1 ? besideAxes(options) : "";
   if (!other.empty())
     return diagnostics.error(option + ": " + other + "; leave one out");
-  int64_t ranks = options.worldSize.value_or(0);
-  int64_t each = mesh.together() * std::max<int64_t>(replicas, 1) *
-                 std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);
-  if (ranks % each != 0)
-    return diagnostics.error(
-        option + " does not divide " + std::to_string(ranks) +
-        " ranks; the nearest number that it does is " +
-        std::to_string(std::max<int64_t>((ranks + each / 2) / each, 1) * each));
-  return success();
+  return checkMeshRanks(mesh, options.worldSize.value_or(0), diagnostics);
 }
 
 LogicalResult checkOptions(const CompileOptions &options,

@@ -17,6 +17,10 @@ namespace shardonnx {
 mlir::LogicalResult checkOptions(const CompileOptions &options,
                                  Diagnostics &diagnostics, bool links = true);
 
+/// Refuses a mesh that so many ranks (0: any number) are not dealt out to.
+mlir::LogicalResult checkMeshRanks(const Mesh &mesh, int64_t ranks,
+                                   Diagnostics &diagnostics);
+
 /// Refuses what a plan would ignore; `asked` names what makes one.
 mlir::LogicalResult checkPlanned(const CompileOptions &options,
                                  llvm::StringRef asked,

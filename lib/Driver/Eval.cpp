@@ -21,6 +21,8 @@ class Evaluation {
 public:
   explicit Evaluation(const EvalOptions &options) : options(options) {}
   LogicalResult run();
+  /// Of a run that has failed.
+  int getExitCode() const { return exitCode; }
 
 private:
   LogicalResult readInputs();
@@ -37,6 +39,7 @@ private:
   std::string refusal; // of the last plan that would compile the graph
   bool integerInputs = true;
   unsigned compiled = 0, folded = 0, gradients = 0;
+  int exitCode = kExitInput;
 };
 
 /// Collects what is said of a plan that may not be the one.
@@ -64,8 +67,10 @@ LogicalResult Evaluation::readInputs() {
     FailureOr<EvalInput> input = readEvalInput(argument, diags);
     if (failed(input))
       return failure();
-    if (!names.insert(input->name).second)
+    if (!names.insert(input->name).second) {
+      exitCode = kExitUsage;
       return diags.error("--input: '" + input->name + "' is given twice");
+    }
     inputs.push_back(std::move(*input));
   }
   return success();
@@ -177,7 +182,9 @@ LogicalResult Evaluation::runPlans() {
 }
 
 int runEval(const EvalOptions &options) {
-  return succeeded(Evaluation(options).run()) ? kExitDone : kExitInput;
+  Evaluation evaluation(options);
+  return succeeded(evaluation.run()) ? static_cast<int>(kExitDone)
+                                     : evaluation.getExitCode();
 }
 
 } // namespace shardonnx

@@ -508,7 +508,10 @@ int runPlan(const PlanOptions &options) {
                             "standard output; give --html a file");
     return kExitUsage;
   }
-  if (failed(checkPlanned(options.compile, "plan", diagnostics)))
+  if (failed(checkPlanned(options.compile, "plan", diagnostics)) ||
+      (options.compile.mesh.given() &&
+       failed(
+           checkMeshRanks(options.compile.mesh, options.gpus, diagnostics))))
     return kExitUsage;
   std::vector<InputName> inputs = inputsOf(options.compile);
   inputs.push_back({"the file that --device names", options.device});

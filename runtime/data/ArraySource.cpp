@@ -67,11 +67,6 @@ float floatAt(ElementType type, const uint8_t *from, int64_t at) {
   }
 }
 
-bool wantsFloat(const Manifest::Input &input) {
-  return input.dtype == SHX_F32 || input.dtype == SHX_BF16 ||
-         input.dtype == SHX_F16;
-}
-
 // The compiler folds a mask or positions of [batch, sequence] to what the
 // executable feeds: the program does not read the input.
 bool isFolded(const Manifest &manifest, const Manifest::Input &input) {

@@ -81,6 +81,11 @@ int64_t rowElements(const Manifest::Input &input) {
   return n;
 }
 
+bool wantsFloat(const Manifest::Input &input) {
+  return input.dtype == SHX_F32 || input.dtype == SHX_BF16 ||
+         input.dtype == SHX_F16;
+}
+
 bool hasKnownValue(const Manifest::Input &input) {
   using Kind = Manifest::InputKind;
   return input.kind == Kind::AttentionMask || input.kind == Kind::ReadMask ||

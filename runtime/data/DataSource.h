@@ -48,6 +48,8 @@ std::vector<int64_t> documentBegins(const std::vector<int64_t> &ids,
                                     int64_t count, int64_t separator);
 /// Elements of one sample of an input.
 int64_t rowElements(const Manifest::Input &input);
+/// Whether an input's elements are floats rather than integers or truths.
+bool wantsFloat(const Manifest::Input &input);
 /// Whether the executable fills an input itself where the data does not, and
 /// with what: masks are ones, token types zeros, positions count.
 bool hasKnownValue(const Manifest::Input &input);

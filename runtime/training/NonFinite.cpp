@@ -133,11 +133,43 @@ NonFinite findNonFinite(Engine &engine) {
   return {};
 }
 
+std::string findInInputs(const Manifest &manifest, DataSource &data,
+                         const std::vector<int64_t> &samples) {
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+    const Manifest::Input &input = manifest.inputs[i];
+    if (!wantsFloat(input) || input.kind == InputKind::Random)
+      continue;
+    int64_t count = rowElements(input);
+    std::vector<uint8_t> row(
+        static_cast<size_t>(count * dtypeBytes(input.dtype)));
+    std::vector<float> values(static_cast<size_t>(count));
+    for (int64_t sample : samples) {
+      data.read(sample, i, row.data());
+      widen(input.dtype, values.data(), row.data(), count);
+      for (int64_t at = 0; at < count; ++at) {
+        float value = values[static_cast<size_t>(at)];
+        if (std::isnan(value) || value == INFINITY)
+          return concat("input '", input.name, "' of sample ", sample, " has ",
+                        std::isnan(value) ? "NaN" : "infinity",
+                        " at position ", at, " of its row");
+      }
+    }
+  }
+  return "";
+}
+
 void stopAtNonFinite(Engine &engine, Exchange &exchange, int64_t step,
-                     const StepResult &result) {
+                     const StepResult &result, const std::string &inputs) {
   NonFinite mine = findNonFinite(engine);
+  long place = static_cast<long>(mine.order);
+  std::string remedy = "give a smaller --lr, longer --warmup or other data, or";
+  if (!inputs.empty()) {
+    mine.text = inputs;
+    place = -1;
+    remedy = "mend the data, or";
+  }
   std::vector<std::string> all = exchange.allGather(
-      mine.text.empty() ? "" : concat(mine.order, ' ', mine.text));
+      mine.text.empty() ? "" : concat(place, ' ', mine.text));
   size_t speaker = 0;
   long least = 0;
   for (size_t r = 0; r < all.size(); ++r) {
@@ -150,9 +182,8 @@ void stopAtNonFinite(Engine &engine, Exchange &exchange, int64_t step,
   if (static_cast<int>(speaker) != engine.rank())
     waitForTheEnd(exchange);
   fail("step ", step, ": ", describe(result),
-       mine.text.empty() ? "" : "; " + mine.text,
-       "; give a smaller --lr, longer --warmup or other data, or leave such "
-       "steps out with --on-nonfinite=skip");
+       mine.text.empty() ? "" : "; " + mine.text, "; ", remedy,
+       " leave such steps out with --on-nonfinite=skip");
 }
 
 void stopAtNoLabels(Engine &engine, Exchange &exchange, int64_t step) {

@@ -9,7 +9,9 @@
 
 #include "../comm/Exchange.h"
 #include "../core/Engine.h"
+#include "../data/DataSource.h"
 #include <string>
+#include <vector>
 
 namespace shardonnx::rt {
 
@@ -23,9 +25,17 @@ struct NonFinite {
 };
 NonFinite findNonFinite(Engine &engine);
 
-/// Every rank calls it. One of them throws, the others wait for the end.
+/// A number among what these samples feed the program that explains a loss that
+/// is not finite, in words: NaN or infinity, but not the minus infinity of masks
+/// that are added; "" if there is none.
+std::string findInInputs(const Manifest &manifest, DataSource &data,
+                         const std::vector<int64_t> &samples);
+
+/// Every rank calls it. One of them throws, the others wait for the end: one
+/// whose `inputs` (findInInputs) say something before all others.
 [[noreturn]] void stopAtNonFinite(Engine &engine, Exchange &exchange,
-                                  int64_t step, const StepResult &result);
+                                  int64_t step, const StepResult &result,
+                                  const std::string &inputs);
 
 /// The same for a step in which no label counts: 0 / 0, as PyTorch has it.
 [[noreturn]] void stopAtNoLabels(Engine &engine, Exchange &exchange,

@@ -19,7 +19,9 @@ constexpr double kSecondsBetweenLines = 2;
 
 std::string format(const char *pattern, double value) {
   char text[64];
-  std::snprintf(text, sizeof(text), pattern, value);
+  // A NaN has a sign, of which nobody wants to know.
+  std::snprintf(text, sizeof(text), pattern,
+                std::isnan(value) ? std::fabs(value) : value);
   return text;
 }
 
@@ -63,7 +65,7 @@ std::string Progress::lineOf(const StepRecord &r) const {
   if (r.evalLoss)
     line += format("  eval %.4f", *r.evalLoss);
   if (r.perplexity)
-    line += format(" (perplexity %.2f)", *r.perplexity);
+    line += format(" (perplexity %.5g)", *r.perplexity);
   if (r.skipped)
     line += "  skipped";
   return line + format("  norm %.3f", r.gradNorm) + format("  lr %.2e", r.lr) +

@@ -208,7 +208,17 @@ void Trainer::stopAt(const Outstanding &step, const StepResult &result) {
     engine.beginStep(scalarsOf(step.step, step.denominator));
     issueMicrobatches(step.samples);
   }
-  stopAtNonFinite(engine, exchange, step.step, result);
+  stopAtNonFinite(engine, exchange, step.step, result,
+                  findInInputs(manifest, *data, samplesOf(step.samples)));
+}
+
+// This rank's samples of the step behind so many.
+std::vector<int64_t> Trainer::samplesOf(int64_t consumed) const {
+  std::vector<int64_t> samples;
+  for (int64_t a = 0; a < order.accumulate; ++a)
+    for (int64_t b = 0; b < order.batch; ++b)
+      samples.push_back(order.at(consumed, a, engine.sampleRank(), b));
+  return samples;
 }
 
 // Every sample once. The last round's missing samples have no labels; where

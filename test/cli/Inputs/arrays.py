@@ -11,8 +11,10 @@
 #   classes  x [32, 8, 16] and labels [32, 8], of which each sample's last two
 #            are -1
 #   beyond   the same with a label of 300
+#   spoilt   x [8, 20] and labels [8, 12], NaN at place 3 of x's sample 5
 
 import json
+import math
 import struct
 import sys
 
@@ -26,6 +28,15 @@ def classes(kind):
         "x": ("F32", [32, 8, 16], struct.pack(f"<{len(x)}f", *x)),
         "labels": ("I64", [32, 8], struct.pack(f"<{len(labels)}q", *labels)),
     }
+
+
+def spoilt():
+    x = [(i * 29 % 83 - 41) / 40 for i in range(8 * 20)]
+    x[5 * 20 + 3] = math.nan
+    labels = [(i * 31 % 71 - 35) / 30 for i in range(8 * 12)]
+    return {"x": ("F32", [8, 20], struct.pack(f"<{len(x)}f", *x)),
+            "labels": ("F32", [8, 12],
+                       struct.pack(f"<{len(labels)}f", *labels))}
 
 
 def tokens(kind):
@@ -46,7 +57,10 @@ def tokens(kind):
 
 
 for kind in sys.argv[1:]:
-    arrays = classes(kind) if kind in ("classes", "beyond") else tokens(kind)
+    if kind == "spoilt":
+        arrays = spoilt()
+    else:
+        arrays = classes(kind) if kind in ("classes", "beyond") else tokens(kind)
     header, at = {}, 0
     for name, (dtype, shape, data) in arrays.items():
         offsets = [at, at + len(data)]
