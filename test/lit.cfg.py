@@ -46,6 +46,17 @@ config.substitutions.append(
     ("%prepare-data", python + " " + config.shardonnx_source + "/tools/prepare-data")
 )
 config.substitutions.append(("%python", python))
+# `REQUIRES: torch`: models/make_env has made an environment.
+torch = os.path.join(
+    os.environ.get(
+        "SHARDONNX_TORCH_ENV", os.path.join(config.shardonnx_source, ".deps", "torch")
+    ),
+    "bin",
+    "python",
+)
+config.substitutions.append(("%torch-python", torch))
+if os.path.exists(torch):
+    config.available_features.add("torch")
 # Where this user may have a disk that fills: `REQUIRES: tmpfs`.
 mount = "unshare --user --map-root-user --mount mount -t tmpfs none /mnt"
 if subprocess.run(mount.split(), capture_output=True).returncode == 0:
