@@ -3,7 +3,7 @@
 #
 # What is installed beside the programs and libraries that their own
 # CMakeLists.txt name: headers of the runtime's C ABI, a CMake package, the
-# shipped models and the documentation. The folder can be moved afterwards.
+# shipped models, the tools in Python and the documentation. The folder can be moved afterwards.
 
 include(CMakePackageConfigHelpers)
 
@@ -34,5 +34,17 @@ install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/shardonnx/models
         USE_SOURCE_PERMISSIONS
         PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN "*.md")
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.json")
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# What the documentation links to beside itself.
+foreach(folder benchmarks models test/architectures test/conformance
+        test/cuda-emulator test/random test/training test/training/modules)
+  install(FILES ${folder}/README.md
+          DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+endforeach()
+
+set(tools_dir ${CMAKE_INSTALL_DATADIR}/shardonnx/tools)
+install(PROGRAMS tools/checkpoint-convert tools/onnx-adapter tools/prepare-data
+        DESTINATION ${tools_dir})
+install(DIRECTORY tools/prepare_data DESTINATION ${tools_dir}
+        PATTERN __pycache__ EXCLUDE)

@@ -47,7 +47,8 @@ std::optional<Lora> parseLora(const std::string &text, std::string &error) {
   Lora lora;
   std::optional<int64_t> rank = parseWhole(words[0].str(), 1, kLargestRank);
   if (!rank)
-    error = "'" + text + "': the rank wants a whole number from 1, as in 16";
+    error = "'" + text + "': the rank wants a whole number from 1 to " +
+            std::to_string(kLargestRank) + ", as in 16";
   else
     lora.rank = *rank;
   llvm::StringSet<> seen;

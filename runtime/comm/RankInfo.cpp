@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <optional>
 #include <unistd.h>
 
 namespace shardonnx::rt {
@@ -21,17 +22,24 @@ const char *get(const char *name) {
   return value && *value ? value : nullptr;
 }
 
+std::optional<long> parseNumber(const char *text) {
+  char *end = nullptr;
+  errno = 0;
+  long parsed = std::strtol(text, &end, 10);
+  if (errno || *end || parsed < 0 || parsed > 1 << 20)
+    return std::nullopt;
+  return parsed;
+}
+
 int number(const char *name) {
   const char *value = get(name);
   if (!value)
     failUsage("the environment has no ", name,
               ", which the launcher should set");
-  char *end = nullptr;
-  errno = 0;
-  long parsed = std::strtol(value, &end, 10);
-  if (errno || *end || parsed < 0 || parsed > 1 << 20)
+  std::optional<long> parsed = parseNumber(value);
+  if (!parsed)
     failUsage(name, "=", value, " in the environment is not a rank or a count");
-  return static_cast<int>(parsed);
+  return static_cast<int>(*parsed);
 }
 
 int numberOr(const char *name, int fallback) {
@@ -60,9 +68,12 @@ void setMeeting(RankInfo &info, const char *nodeVariable = nullptr) {
 void setMaster(RankInfo &info, const std::string &host, int port) {
   const char *name = get("MASTER_ADDR");
   info.master.host = name ? name : host;
-  int chosen = numberOr("MASTER_PORT", port);
+  const char *text = get("MASTER_PORT");
+  long chosen = text ? parseNumber(text).value_or(0) : port;
   if (chosen < 1 || chosen > 65535)
-    failUsage("MASTER_PORT=", chosen, " in the environment is not a port");
+    failUsage("MASTER_PORT=", text ? text : "",
+              " in the environment is not a port: give it a number from 1 to "
+              "65535");
   info.master.port = static_cast<uint16_t>(chosen);
   // torchrun writes [address] for IPv6 in some versions.
   std::string &h = info.master.host;

@@ -35,6 +35,12 @@ CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most = kMany) {
   return option->transform(CLI::Validator(read, ""))->type_name("N");
 }
 
+// Where the command line has no such option of its own.
+bool isFromEnvironment(const std::string &text, const char *name) {
+  const char *value = std::getenv(name);
+  return value && text == value;
+}
+
 CLI::Option *nonNegative(CLI::Option *option) {
   return option
       ->check([](const std::string &text) {
@@ -131,9 +137,13 @@ void addRanks(CLI::App &app, Options &o) {
       ->check([](const std::string &text) {
         char *end = nullptr;
         double seconds = std::strtod(text.c_str(), &end);
-        return !text.empty() && !*end && seconds > 0 && seconds < 1e9
-                   ? std::string()
-                   : concat("'", text, "' is not a number of seconds above 0");
+        if (!text.empty() && !*end && seconds > 0 && seconds < 1e9)
+          return std::string();
+        return concat("'", text, "' is not a number of seconds above 0",
+                      seconds >= 1e9 ? " and below 1e9" : "",
+                      isFromEnvironment(text, "SHARDONNX_TIMEOUT")
+                          ? " (SHARDONNX_TIMEOUT in the environment)"
+                          : "");
       })
       ->type_name("SECONDS")
       ->capture_default_str();

@@ -236,8 +236,10 @@ const Array *ArraySource::bind(const Manifest::Input &input) {
   wanted[0] = got[0];
   if (wanted != got)
     fail("array '", input.name, "' of '", path, "' has shape ",
-         shapeText(array.shape), ", the graph wants samples of ",
-         shapeText({input.shape.begin() + 1, input.shape.end()}));
+         shapeText(array.shape), ", the graph wants ", shapeText(wanted),
+         isLabel(input.kind) && !wantsFloat(input) && got.size() > wanted.size()
+             ? ": class indices, one for each that the loss judges"
+             : "");
   if (!wantsFloat(input) && isFloat(array.type))
     fail("array '", input.name, "' of '", path, "' is ",
          elementName(array.type), ", the graph wants integers");

@@ -318,7 +318,7 @@ TEST(SafeTensors, NamesWhatIsWrong) {
                        arrayPair());
   };
   EXPECT_SAYS(say(one(R"("dtype":"I32","shape":[2,5],"data_offsets":[0,40])")),
-              "has shape [2, 5], the graph wants samples of [4]");
+              "has shape [2, 5], the graph wants [2, 4]");
   EXPECT_SAYS(say(one(R"("dtype":"I32","shape":[2,4],"data_offsets":[0,40])")),
               "another size than its shape says");
   EXPECT_SAYS(say(one(R"("dtype":"F32","shape":[2,4],"data_offsets":[0,32])")),
