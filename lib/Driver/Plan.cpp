@@ -510,8 +510,7 @@ int runPlan(const PlanOptions &options) {
   }
   if (failed(checkPlanned(options.compile, "plan", diagnostics)) ||
       (options.compile.mesh.given() &&
-       failed(
-           checkMeshRanks(options.compile.mesh, options.gpus, diagnostics))))
+       failed(checkMeshRanks(options.compile.mesh, options.gpus, diagnostics))))
     return kExitUsage;
   std::vector<InputName> inputs = inputsOf(options.compile);
   inputs.push_back({"the file that --device names", options.device});

@@ -69,16 +69,20 @@ Diagnostics::Hold::~Hold() {
   d.fault.clear();
 }
 
-void Diagnostics::warning(const llvm::Twine &message) {
+void Diagnostics::printOnce(StringRef severity, const llvm::Twine &message) {
   std::string line = oneLine(message);
-  if (llvm::is_contained(warned, line))
+  if (llvm::is_contained(told, line))
     return;
-  warned.push_back(line);
-  print("warning", line);
+  told.push_back(line);
+  print(severity, line);
+}
+
+void Diagnostics::warning(const llvm::Twine &message) {
+  printOnce("warning", message);
 }
 
 void Diagnostics::note(const llvm::Twine &message) {
-  print("note", oneLine(message));
+  printOnce("note", message);
 }
 
 /// `FILE: node 'N' (Op): message`, leaving out what is not known.
@@ -121,7 +125,7 @@ Diagnostics::capture(MLIRContext *context, StringRef subject) {
           break;
         case DiagnosticSeverity::Note:
         case DiagnosticSeverity::Remark:
-          print("note", oneLine(withOrigin(subject, diagnostic)));
+          note(withOrigin(subject, diagnostic));
           break;
         }
         return success();

@@ -132,14 +132,28 @@ std::optional<std::string> findCheckpoint(const std::string &path) {
   return std::nullopt;
 }
 
-SaveFolder::SaveFolder(const std::string &path, int64_t step) : path(path) {
-  std::error_code error;
+SaveFolder::Made::Made(const std::string &path) {
+  fs::path folder = (fs::path(path) / "").parent_path();
+  std::error_code ignored;
+  for (; !folder.empty() && !fs::exists(folder, ignored);
+       folder = folder.parent_path())
+    folders.push_back(folder.string());
   fs::create_directories(path, error);
+}
+
+SaveFolder::Made::~Made() {
+  for (const std::string &folder : folders)
+    if (::rmdir(folder.c_str()) != 0)
+      return; // something is in it
+}
+
+SaveFolder::SaveFolder(const std::string &path, int64_t step)
+    : path(path), made(path) {
   lock =
       FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (error || !lock)
+  if (made.error || !lock)
     fail("cannot make the folder '", path,
-         "': ", error ? error.message() : systemError(),
+         "': ", made.error ? made.error.message() : systemError(),
          "; --save needs a folder that can be written");
   if (!isLocked(lock.get()))
     fail("another run saves to '", path, "'; give another --save");

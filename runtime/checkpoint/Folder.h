@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <vector>
 
 namespace shardonnx::rt {
 
@@ -42,7 +44,19 @@ private:
   void prune(int64_t step, int64_t keep);
   void linkBest(int64_t step);
 
+  /// The folders that were made, those below first: at the end, those in which
+  /// nothing was saved are removed.
+  struct Made {
+    explicit Made(const std::string &path);
+    ~Made();
+    Made(const Made &) = delete;
+    Made &operator=(const Made &) = delete;
+    std::vector<std::string> folders;
+    std::error_code error;
+  };
+
   std::string path;
+  Made made;
   FileDescriptor lock;
 };
 

@@ -150,8 +150,8 @@ std::string findInInputs(const Manifest &manifest, DataSource &data,
         float value = values[static_cast<size_t>(at)];
         if (std::isnan(value) || value == INFINITY)
           return concat("input '", input.name, "' of sample ", sample, " has ",
-                        std::isnan(value) ? "NaN" : "infinity",
-                        " at position ", at, " of its row");
+                        std::isnan(value) ? "NaN" : "infinity", " at position ",
+                        at, " of its row");
       }
     }
   }

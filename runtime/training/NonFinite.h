@@ -26,8 +26,8 @@ struct NonFinite {
 NonFinite findNonFinite(Engine &engine);
 
 /// A number among what these samples feed the program that explains a loss that
-/// is not finite, in words: NaN or infinity, but not the minus infinity of masks
-/// that are added; "" if there is none.
+/// is not finite, in words: NaN or infinity, but not the minus infinity of
+/// masks that are added; "" if there is none.
 std::string findInInputs(const Manifest &manifest, DataSource &data,
                          const std::vector<int64_t> &samples);
 

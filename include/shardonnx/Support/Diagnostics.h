@@ -42,7 +42,8 @@ public:
   /// Prints `PROGRAM: warning: MESSAGE`, each distinct message once.
   void warning(const llvm::Twine &message);
 
-  /// Prints `PROGRAM: note: MESSAGE`: what was decided, where it was asked for.
+  /// Prints `PROGRAM: note: MESSAGE`, each distinct message once: what was
+  /// decided, where it was asked for.
   void note(const llvm::Twine &message);
 
   /// How many errors were printed.
@@ -68,6 +69,7 @@ public:
 
 private:
   void print(llvm::StringRef severity, const std::string &message);
+  void printOnce(llvm::StringRef severity, const llvm::Twine &message);
 
   std::string program;
   llvm::raw_ostream &out;
@@ -75,7 +77,7 @@ private:
   unsigned holds = 0;
   llvm::SmallVector<std::string> held;
   std::string fault; // of the compiler: the first that was seen
-  llvm::SmallVector<std::string> warned;
+  llvm::SmallVector<std::string> told; // warnings and notes
 };
 
 } // namespace shardonnx
