@@ -96,7 +96,9 @@ private:
   std::vector<std::string> constantMatrices() const;
   InputBytes read(const Initializer &init, uint64_t length) const;
   std::string findPadding();
-  std::pair<const Initializer *, const Initializer *> findTwins() const;
+  bool startsUnevenly(const Initializer &init) const;
+  std::pair<const Initializer *, const Initializer *>
+  findTwins(llvm::function_ref<bool(const Initializer &)> mayBe) const;
 
   const ::onnx::GraphProto &graph;
   const Metadata &metadata;
@@ -160,13 +162,28 @@ InputBytes Telling::read(const Initializer &init, uint64_t length) const {
   return readFirstBytes(init, options.model, length);
 }
 
-/// Two weights of which the older exporter has made transposed copies, and
-/// that are equal: modules share them, or start as copies of each other.
-std::pair<const Initializer *, const Initializer *> Telling::findTwins() const {
+/// Whether an array is neither all zeros nor all ones, as its start tells:
+/// files of zeros stand for weights that nobody has drawn yet, and are large.
+bool Telling::startsUnevenly(const Initializer &init) const {
+  constexpr uint64_t kPart = 4096;
+  size_t width = init.type.getNumElements() > 0
+                     ? init.length / uint64_t(init.type.getNumElements())
+                     : 0;
+  InputBytes start = read(init, std::min(kPart, init.length));
+  if (width == 0 || !start || (*start)->getBufferSize() < 2 * width)
+    return false;
+  StringRef bytes = (*start)->getBuffer();
+  return bytes.drop_front(width) != bytes.drop_back(width);
+}
+
+/// Two weights that are equal: modules share them, or start as copies of each
+/// other.
+std::pair<const Initializer *, const Initializer *>
+Telling::findTwins(llvm::function_ref<bool(const Initializer &)> mayBe) const {
   constexpr uint64_t kPart = 4096;
   llvm::StringMap<std::vector<const Initializer *>> byStart;
   for (const Initializer &init : initializers) {
-    if (!init.trainable || !init.transposed || !isComputedName(init.name))
+    if (!init.trainable || !mayBe(init))
       continue;
     InputBytes start = read(init, std::min(kPart, init.length));
     if (!start)
@@ -296,6 +313,13 @@ void Telling::tellOthers() {
   if (!single.empty())
     text += "; of one element, which do not unless --trainable names them: " +
             listNames(single);
+  if (auto [one, two] = findTwins([this](const Initializer &init) {
+        return init.type.getRank() > 1 && startsUnevenly(init);
+      });
+      one)
+    text += "; equal, and each trains for itself, which a weight that two "
+            "layers share does not: '" +
+            one->symbol + "' and '" + two->symbol + "'";
   if (!constants.empty())
     text += "; in Constant nodes, which are numbers of the program: " +
             listNames(constants);
@@ -313,7 +337,9 @@ llvm::LogicalResult Telling::tellOlder() {
     } else if (init.trainable && !isWeightName(init.symbol)) {
       others.push_back(init.symbol);
     }
-  if (auto [one, two] = findTwins();
+  if (auto [one, two] = findTwins([](const Initializer &init) {
+        return init.transposed && isComputedName(init.name);
+      });
       one &&
       llvm::failed(guess(
           "PyTorch's older exporter does not say whether '" + one->symbol +

@@ -51,6 +51,9 @@ kinds = {
                    array("square", [2, 2], [2, 7, 7, 2]), int64s("from", [0]), int64s("to", [2]), int64s("axis", [1])]),
     "constants": net([node("Constant", [], ["k"], value=array("", [4, 4], [i / 16 for i in range(16)])),
                       node("MatMul", ["x", "k"], ["h"])], []),
+    # One weight of two layers, or two that begin alike.
+    "equal": net([node("MatMul", ["x", "one"], ["t"]), node("MatMul", ["t", "two"], ["h"])],
+                 [array(name, [4, 4], [i / 16 for i in range(16)]) for name in ("one", "two")]),
     "single": graph([node("MatMul", ["x", "w"], ["p"], "product"), node("Add", ["p", "b"], ["y"], "bias")],
                     [value("x", [2, 4])], [value("y", [2, 1])], [array("w", [4, 1], four), array("b", [1], [0.5])]),
 }

@@ -126,7 +126,11 @@ FailureOr<Choice> LossAttacher::decide(const Output &output,
   if (!kind)
     return function.emitError("cannot tell the loss from the shape ")
            << shapeText(output.value) << " of output " << output.name
-           << "; say which with --loss (mse for a regression)";
+           << "; say which with --loss ("
+           << (output.rank() == 1 && shapeOf(output.value)[0] == 1
+                   ? "graph where it is the loss itself, "
+                   : "")
+           << "mse for a regression)";
   if (oneClass &&
       (kind == LossKind::CausalLm || kind == LossKind::CrossEntropy))
     return function.emitError("--loss=")
