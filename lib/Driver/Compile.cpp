@@ -41,7 +41,9 @@ static LogicalResult checkOutput(const CompileOptions &options,
   if (llvm::sys::fs::is_directory(path))
     return diagnostics.error("-o: '" + Twine(path) +
                              "' is a folder; name a file");
-  if (failed(checkIsNoInput("-o", path, inputsOf(options), diagnostics)))
+  const char *option =
+      options.output.empty() ? "-o, by default the model's stem" : "-o";
+  if (failed(checkIsNoInput(option, path, inputsOf(options), diagnostics)))
     return failure();
   if (!options.emit && llvm::sys::fs::exists(path) &&
       !llvm::sys::fs::is_regular_file(path))
@@ -74,6 +76,12 @@ int runCompile(const CompileOptions &given) {
   if (failed(checkOptions(options, diagnostics)))
     return kExitUsage;
   std::string path = outputPath(options);
+  if (path.empty() && !options.emit) {
+    (void)diagnostics.error("'" + options.model +
+                            "' has no name that the executable could take: "
+                            "give it one with -o");
+    return kExitUsage;
+  }
   if (!path.empty() && failed(checkOutput(options, path, diagnostics)))
     return kExitInput;
   options.output = path;

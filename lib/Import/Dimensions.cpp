@@ -81,7 +81,12 @@ private:
   }
 
   LogicalResult bind(const std::string &input, int axis, Dim &dim,
-                     int64_t value, StringRef option) {
+                     int64_t value, StringRef option, bool isNamed = false) {
+    if (dim.has_dim_value() && dim.dim_value() != value && isNamed)
+      return diagnostics.error(option + "=" + Twine(value) + ": axis " +
+                               Twine(axis) + " of input '" + input +
+                               "' has a --dim of its own, which says " +
+                               Twine(dim.dim_value()) + "; leave one out");
     if (dim.has_dim_value() && dim.dim_value() != value)
       return diagnostics.error(
           option + "=" + Twine(value) + ": axis " + Twine(axis) +
@@ -120,11 +125,13 @@ private:
           failed(bind(input.name(), axis, dim, named->second, "--dim " + name)))
         return failure();
       if (axis == 0 && options.batch && input.name() != kCacheSwitch &&
-          failed(bind(input.name(), axis, dim, *options.batch, "--batch")))
+          failed(bind(input.name(), axis, dim, *options.batch, "--batch",
+                      !name.empty())))
         return failure();
       if (axis == 1 && options.seq && isTokenInput(type) && !isSum(name)) {
         boundSeq = true;
-        if (failed(bind(input.name(), axis, dim, *options.seq, "--seq")))
+        if (failed(bind(input.name(), axis, dim, *options.seq, "--seq",
+                        !name.empty())))
           return failure();
       }
     }

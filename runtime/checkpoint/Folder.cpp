@@ -155,6 +155,9 @@ SaveFolder::SaveFolder(const std::string &path, int64_t step)
     fail("cannot make the folder '", path,
          "': ", made.error ? made.error.message() : systemError(),
          "; --save needs a folder that can be written");
+  if (::access(path.c_str(), W_OK | X_OK) != 0)
+    fail("cannot write to the folder '", path, "': ", systemError(),
+         "; --save needs a folder that can be written");
   if (!isLocked(lock.get()))
     fail("another run saves to '", path, "'; give another --save");
   for (const Entry &entry : entriesOf(path)) {

@@ -246,16 +246,23 @@ void sayConverted(const Manifest &manifest, const CheckpointReader &reader) {
 }
 
 // Another order of samples would see some twice and others never.
-void warnOfOptions(const Options &options, const Checkpoint &index) {
+void warnOfOptions(const Options &options, const Manifest &manifest,
+                   const Checkpoint &index) {
   if (index.version == 1)
     printWarning("the checkpoint is of an older shardonnx: its tensors are "
                  "checked, how far the run had come cannot be");
   if (options.seed != index.seed || options.shuffle != index.shuffle)
     printWarning(concat("the checkpoint was saved with --seed ", index.seed,
                         index.shuffle ? " --shuffle" : "",
+                        ", this run has --seed ", options.seed,
+                        options.shuffle ? " --shuffle" : "",
                         options.shuffle || index.shuffle
-                            ? "; this run's order of samples is another one"
-                            : "; what this run draws at random is another"));
+                            ? ": its order of samples is another one"
+                            : ": what it draws at random is another"));
+  if (index.optimizer != manifest.optimizer)
+    printWarning(concat(
+        "the checkpoint was saved with --optimizer=", spell(index.optimizer),
+        ", the program goes on with ", spell(manifest.optimizer)));
   if (options.randomInit || !options.model.empty())
     printWarning(concat(options.randomInit ? "--init=random" : "--model",
                         " is ignored: --resume has the weights"));
@@ -316,7 +323,7 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
          "' is damaged: its tensors are not those that were saved (their hash "
          "differs); take another checkpoint");
   if (first) {
-    warnOfOptions(options, index);
+    warnOfOptions(options, manifest, index);
     warnOfUnused(fit.unused());
     sayConverted(manifest, reader);
     std::printf("resumed '%s': step %lld, state %s\n", folder.c_str(),

@@ -196,7 +196,7 @@ void Saver::makeFolder() {
     fail("the run has ended");
   if (::mkdir(partial.c_str(), 0777) != 0 && errno != EEXIST)
     fail("cannot make the folder '", partial, "': ", systemError(),
-         "; --save needs a folder that all machines share");
+         "; --save needs a folder that all machines share and may write to");
 }
 
 void Saver::writeFile() {

@@ -117,7 +117,7 @@ public:
     double loss = 0, count = 0;
   };
   /// The sum over the eval microbatches since the last call, and over ranks;
-  /// each rank gives its count.
+  /// each rank gives its count, and one that gives none has no part in it.
   virtual Evaluation evaluation(double count) = 0;
 
   virtual MemoryUse memory(int64_t heldByHost, bool last) = 0;

@@ -281,8 +281,8 @@ void CpuEngine::evalMicrobatch() {
 }
 
 Engine::Evaluation CpuEngine::evaluation(double count) {
-  Communicator::LossSum sum =
-      communicator.sumLosses({ownLoss(), rank() % together() == 0 ? count : 0});
+  Communicator::LossSum sum = communicator.sumLosses(
+      {count > 0 ? ownLoss() : 0, rank() % together() == 0 ? count : 0});
   context.lossSum = 0;
   return {sum.loss, sum.count};
 }

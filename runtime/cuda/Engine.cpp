@@ -394,6 +394,8 @@ void CudaEngine::gatherLosses() {
 
 Engine::Evaluation CudaEngine::evaluation(double count) {
   evaluating = false;
+  if (count == 0)
+    numbers->clearLoss(compute);
   numbers->setCount(compute, count);
   gatherLosses();
   return numbers->readLosses(compute, waiting());

@@ -224,7 +224,8 @@ const Array *ArraySource::bind(const Manifest::Input &input) {
     for (auto &[name, array] : arrays)
       there += (there.empty() ? "" : ", ") + name;
     fail("'", path, "' has no array '", input.name,
-         "', which the graph wants; it has: ", there);
+         "', which the graph wants; it has: ", there,
+         "; name the array as the input is named");
   }
   const Array &array = found->second;
   checkReadable(input.name, array);
@@ -242,10 +243,12 @@ const Array *ArraySource::bind(const Manifest::Input &input) {
              : "");
   if (!wantsFloat(input) && isFloat(array.type))
     fail("array '", input.name, "' of '", path, "' is ",
-         elementName(array.type), ", the graph wants integers");
+         elementName(array.type),
+         ", the graph wants integers: save it as int64");
   if (count >= 0 && samples != count)
     fail("array '", input.name, "' of '", path, "' has ", samples,
-         " samples, another array has ", count);
+         " samples, another array has ", count,
+         ": all need as many along axis 0");
   count = samples;
   return &array;
 }

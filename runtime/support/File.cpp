@@ -62,9 +62,12 @@ File::File(const std::string &path, const std::string &remedy)
 
 File File::beneath(const std::string &folder, const std::string &name,
                    const std::string &remedy) {
+  auto failOutside = [&] {
+    fail("the path '", name, "' leads out of the folder '", folder,
+         "', which no path or link may: put the file itself there");
+  };
   if (leadsOut(name))
-    fail("the path '", name, "' leads out of the model's folder '", folder,
-         "': external data must lie beside the model");
+    failOutside();
   FileDescriptor dir(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!dir)
     fail("cannot open the folder '", folder, "': ", systemError(), "; ",
@@ -77,8 +80,7 @@ File File::beneath(const std::string &folder, const std::string &name,
   if (fd < 0 && errno == ENOSYS) // before Linux 5.6
     fd = ::openat(dir.get(), name.c_str(), kOpenFlags);
   if (fd < 0 && errno == EXDEV)
-    fail("the path '", name, "' leads out of the model's folder '", folder,
-         "': external data must lie beside the model");
+    failOutside();
   if (fd < 0)
     fail("cannot open '", folder, "/", name, "': ", systemError(), "; ",
          remedy);

@@ -6,6 +6,7 @@
 #include "Trainer.h"
 #include "../comm/Monitor.h"
 #include "../support/Error.h"
+#include "Batch.h"
 #include "NonFinite.h"
 #include "Profile.h"
 #include "ResumeCommand.h"
@@ -33,8 +34,11 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
   data =
       openData(options.data, options.dataType, manifest, options.shiftLabels);
   if (!options.evalData.empty())
-    evalData = openData(options.evalData, options.dataType, manifest,
-                        options.shiftLabels);
+    evaluation = std::make_unique<Evaluation>(
+        engine,
+        openData(options.evalData, options.dataType, manifest,
+                 options.shiftLabels),
+        options.seed);
   order = {manifest.batch,  engine.sampleRanks(), options.accumulate,
            data->samples(), options.shuffle,      options.seed};
   compareData(restored);
@@ -78,9 +82,9 @@ void Trainer::compareData(const std::optional<Restored> &restored) {
   DataIdentity identity = identityOf(*data, manifest);
   if (engine.ranks() > 1) {
     requireSameData(exchange, engine.rank(), "--data", identity);
-    if (evalData)
+    if (evaluation)
       requireSameData(exchange, engine.rank(), "--eval-data",
-                      identityOf(*evalData, manifest));
+                      identityOf(evaluation->source(), manifest));
   }
   if (saver)
     saver->setData(identity);
@@ -221,42 +225,6 @@ std::vector<int64_t> Trainer::samplesOf(int64_t consumed) const {
   return samples;
 }
 
-// Every sample once. The last round's missing samples have no labels; where
-// the loss cannot leave samples out, a last round that is not full is.
-double Trainer::evaluate() {
-  int64_t perRound = order.batch * order.ranks;
-  using Denominator = Manifest::Denominator;
-  Denominator kind = manifest.loss.denominator;
-  bool labels = kind == Denominator::Labels || kind == Denominator::Sum;
-  int64_t count = evalData->samples();
-  int64_t rounds =
-      labels ? (count + perRound - 1) / perRound : count / perRound;
-  if (rounds == 0)
-    fail("--eval-data has ", count, " samples, one round of all ranks takes ",
-         perRound, ": give more data");
-  double denominator = 0;
-  std::vector<int64_t> samples(static_cast<size_t>(order.batch));
-  for (int64_t round = 0; round < rounds; ++round) {
-    int64_t first = round * perRound + engine.sampleRank() * order.batch;
-    for (int64_t b = 0; b < order.batch; ++b) {
-      int64_t i = first + b;
-      samples[static_cast<size_t>(b)] = i < count ? i : kNoSample;
-      if (labels && i < count)
-        denominator += static_cast<double>(evalData->countLabels(i));
-    }
-    if (!labels)
-      denominator += kind == Denominator::Elements
-                         ? static_cast<double>(manifest.loss.perMicrobatch)
-                         : 1;
-    // Every evaluation draws the same numbers, which are not training's.
-    fillBatch(manifest, *evalData, samples, {~options.seed, first},
-              engine.inputs());
-    engine.evalMicrobatch();
-  }
-  Engine::Evaluation sum = engine.evaluation(denominator);
-  return kind == Denominator::Sum ? sum.loss : sum.loss / sum.count;
-}
-
 // Every rank has the same loss and comes to the same conclusion.
 void Trainer::judge(int64_t step, double evalLoss) {
   if (evalLoss < state.bestLoss) {
@@ -278,21 +246,22 @@ void Trainer::judge(int64_t step, double evalLoss) {
 }
 
 bool Trainer::evaluatesAfter(int64_t step) const {
-  if (!evalData)
+  if (!evaluation)
     return false;
   return step == options.steps ||
          (options.evalEvery > 0 && step % options.evalEvery == 0);
 }
 
 int64_t Trainer::memoryBytes() const {
-  return data->memoryBytes() + (evalData ? evalData->memoryBytes() : 0);
+  return data->memoryBytes() +
+         (evaluation ? evaluation->source().memoryBytes() : 0);
 }
 
 void Trainer::report(const Outstanding &step, const StepResult &result) {
   MemoryUse memory = engine.memory(memoryBytes(), step.step == options.steps);
   std::optional<double> evalLoss;
   if (evaluatesAfter(step.step))
-    judge(step.step, *(evalLoss = evaluate()));
+    judge(step.step, *(evalLoss = evaluation->loss()));
   if (!first())
     return;
   StepRecord record;

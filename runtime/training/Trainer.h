@@ -11,6 +11,7 @@
 #include "../core/Engine.h"
 #include "../core/TrainState.h"
 #include "Batch.h"
+#include "Evaluation.h"
 #include "Log.h"
 #include "LossScale.h"
 #include "Progress.h"
@@ -57,7 +58,6 @@ private:
   void save(int64_t step);
   void reportSave(const std::optional<SaveRecord> &saved);
   void reportStop() const;
-  double evaluate();
   /// Whether the run goes on, and which checkpoint stays.
   void judge(int64_t step, double evalLoss);
   bool evaluatesAfter(int64_t step) const;
@@ -74,7 +74,8 @@ private:
   Trace *trace;               // null: none
   std::optional<Peaks> peaks; // measured for --profile
   const Manifest &manifest;
-  std::unique_ptr<DataSource> data, evalData;
+  std::unique_ptr<DataSource> data;
+  std::unique_ptr<Evaluation> evaluation; // null: none
   SampleOrder order;
   const LossScale lossScale;
   TrainState state; // after the steps that were issued

@@ -299,10 +299,8 @@ Json parseJson(const std::string &path, std::istream &file) {
 void usageError(const std::string &message) { fail(message, kExitUsage); }
 void fileError(const std::string &message) { fail(message, kExitInput); }
 
-Config readConfig(const std::vector<std::string> &commandLine) {
-  std::string path = findConfig(commandLine);
-  if (path.empty())
-    return {};
+static Config readFrom(const std::string &path,
+                       const std::vector<std::string> &commandLine) {
   if (std::error_code error = checkInputFile(path))
     fileError("--config: cannot read '" + path + "': " + error.message());
   std::ifstream file(path);
@@ -318,6 +316,15 @@ Config readConfig(const std::vector<std::string> &commandLine) {
   if (isDeepSpeed(json))
     return take(readDeepSpeedConfig(path), path, commandLine);
   return readJson(json, commandLine);
+}
+
+Config readConfig(const std::vector<std::string> &commandLine) {
+  std::string path = findConfig(commandLine);
+  if (path.empty())
+    return {};
+  Config config = readFrom(path, commandLine);
+  config.path = path;
+  return config;
 }
 
 } // namespace shardonnx

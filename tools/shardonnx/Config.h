@@ -16,6 +16,9 @@ namespace shardonnx {
 [[noreturn]] void fileError(const std::string &message);
 
 struct Config {
+  std::string path;
+  /// Begins a message on what the file says.
+  std::string where() const { return "--config: '" + path + "': "; }
   std::vector<std::string> arguments; // to stand before the user's own
   std::vector<UnitPolicy> units;
 };

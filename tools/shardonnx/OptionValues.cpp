@@ -8,6 +8,7 @@
 #include "shardonnx/Support/NamePattern.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace shardonnx {
 
@@ -41,9 +42,12 @@ CLI::Option *whole(CLI::Option *option, int64_t least, int64_t most) {
 }
 
 CLI::Option *number(CLI::Option *option, double least, double most) {
-  auto check = [=](const std::string &text) {
+  auto read = [=](std::string &text) {
     double value = 0;
     std::ostringstream said;
+    if (std::optional<int64_t> count =
+            parseWhole(text, 0, std::numeric_limits<int64_t>::max()))
+      text = std::to_string(*count); // without K or M
     if (CLI::detail::lexical_cast(text, value) && value >= least &&
         value <= most)
       return std::string();
@@ -51,7 +55,7 @@ CLI::Option *number(CLI::Option *option, double least, double most) {
          << most;
     return said.str();
   };
-  return option->check(CLI::Validator(check, ""));
+  return option->transform(CLI::Validator(read, ""));
 }
 
 CLI::Option *bytes(CLI::App &app, const std::string &name,

@@ -105,8 +105,20 @@ void checkNames(CLI::App &app, const std::string &name,
     usageError(where + flag);
 }
 
+// Where an option that a message begins with stands, if not on the command
+// line.
+std::string whereOf(const std::string &message, const Config &config) {
+  for (const std::string &argument : config.arguments) {
+    std::string option = argument.substr(0, argument.find('='));
+    if (option[0] == '-' && message.rfind(option + ":", 0) == 0)
+      return config.where();
+  }
+  return "";
+}
+
 // The exit code of --help and --version, where one of them was asked for.
-std::optional<int> parse(CLI::App &app, const std::vector<std::string> &args) {
+std::optional<int> parse(CLI::App &app, const std::vector<std::string> &args,
+                         const Config &config = {}) {
   std::vector<std::string> reversed(args.rbegin(), args.rend());
   try {
     app.parse(reversed);
@@ -122,7 +134,8 @@ std::optional<int> parse(CLI::App &app, const std::vector<std::string> &args) {
     return app.exit(version);
   } catch (const CLI::ParseError &error) {
     const std::string &command = args.front(); // checkCommand knows it
-    usageError(explainParseError(error.what()) + "; see shardonnx " +
+    std::string message = explainParseError(error.what());
+    usageError(whereOf(message, config) + message + "; see shardonnx " +
                (command[0] == '-' ? "" : command + " ") + "--help");
   }
 }
@@ -246,11 +259,11 @@ int run(int argc, char **argv) {
   checkCommand(app, args);
   checkNames(app, args.front(), args, "");
   Config config = readConfig(args);
-  checkNames(app, args.front(), config.arguments, "--config: ");
+  checkNames(app, args.front(), config.arguments, config.where());
   args.insert(args.begin() + 1, config.arguments.begin(),
               config.arguments.end());
   relaxForCalibration(*planApp, args);
-  if (std::optional<int> code = parse(app, args))
+  if (std::optional<int> code = parse(app, args, config))
     return *code;
   if (*compileApp) {
     addUnits(config, *compileApp, compile);

@@ -11,6 +11,7 @@
 #   classes  x [32, 8, 16] and labels [32, 8], of which each sample's last two
 #            are -1
 #   beyond   the same with a label of 300
+#   seven    x [7, 20] and labels [7, 12]
 #   spoilt   x [8, 20] and labels [8, 12], NaN at place 3 of x's sample 5
 
 import json
@@ -30,12 +31,13 @@ def classes(kind):
     }
 
 
-def spoilt():
-    x = [(i * 29 % 83 - 41) / 40 for i in range(8 * 20)]
-    x[5 * 20 + 3] = math.nan
-    labels = [(i * 31 % 71 - 35) / 30 for i in range(8 * 12)]
-    return {"x": ("F32", [8, 20], struct.pack(f"<{len(x)}f", *x)),
-            "labels": ("F32", [8, 12],
+def regression(samples):
+    x = [(i * 29 % 83 - 41) / 40 for i in range(samples * 20)]
+    if samples == 8:
+        x[5 * 20 + 3] = math.nan
+    labels = [(i * 31 % 71 - 35) / 30 for i in range(samples * 12)]
+    return {"x": ("F32", [samples, 20], struct.pack(f"<{len(x)}f", *x)),
+            "labels": ("F32", [samples, 12],
                        struct.pack(f"<{len(labels)}f", *labels))}
 
 
@@ -57,8 +59,8 @@ def tokens(kind):
 
 
 for kind in sys.argv[1:]:
-    if kind == "spoilt":
-        arrays = spoilt()
+    if kind in ("seven", "spoilt"):
+        arrays = regression(7 if kind == "seven" else 8)
     else:
         arrays = classes(kind) if kind in ("classes", "beyond") else tokens(kind)
     header, at = {}, 0

@@ -203,6 +203,13 @@ FailureOr<Choice> LossAttacher::choose() {
               "--loss=mse, or --loss=causal-lm if these are logits";
   if (output)
     return decide(*output, kind);
+  if (kind == LossKind::Graph && !llvm::any_of(outputs, [](const Output &o) {
+        return o.isSingleElement();
+      }))
+    return function.emitError(
+               "--loss=graph needs a float scalar output, and the graph has "
+               "none; its float outputs are: ")
+           << listOutputs() << "; leave --loss out, or name another kind";
   return function.emitError("cannot tell which output the loss is made of; "
                             "the graph's float outputs are: ")
          << listOutputs() << "; name one with --logits=NAME";

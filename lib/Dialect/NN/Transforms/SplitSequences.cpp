@@ -105,7 +105,8 @@ LogicalResult SequenceSplitter::findTokens() {
       int64_t nearest = (length + parts / 2) / parts * parts;
       return refuse(op) << "does not divide sequences of " << length
                         << " tokens; the nearest that it does is --seq="
-                        << std::max(nearest, parts);
+                        << std::max(nearest, parts)
+                       << ", of a graph that leaves the length open";
     }
     sequences.insert({shapeOf(ids)[0], length});
   }
