@@ -242,8 +242,7 @@ TEST(Weights, BadModelsAreNamed) {
             std::string::npos);
   m.modelSha256.clear();
   m.units[0].params[0].source->file = "../m.onnx";
-  EXPECT_NE(say(m, model).find("leads out of the folder"),
-            std::string::npos);
+  EXPECT_NE(say(m, model).find("leads out of the folder"), std::string::npos);
   m.units[0].params[0].source->file = "/etc/passwd";
   EXPECT_NE(say(m, model).find("leads out"), std::string::npos);
   m.units[0].params[0].source->file = "missing.data";

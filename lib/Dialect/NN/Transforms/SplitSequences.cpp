@@ -106,7 +106,7 @@ LogicalResult SequenceSplitter::findTokens() {
       return refuse(op) << "does not divide sequences of " << length
                         << " tokens; the nearest that it does is --seq="
                         << std::max(nearest, parts)
-                       << ", of a graph that leaves the length open";
+                        << ", of a graph that leaves the length open";
     }
     sequences.insert({shapeOf(ids)[0], length});
   }
