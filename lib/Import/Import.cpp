@@ -14,6 +14,7 @@
 #include "Interface.h"
 #include "LocalFunctions.h"
 #include "Metadata.h"
+#include "NarrowInputs.h"
 #include "NoGrad.h"
 #include "OldOpsets.h"
 #include "OnnxLibrary.h"
@@ -316,6 +317,8 @@ LogicalResult Importer::normalize(const Metadata &metadata) {
     return failure();
   if (failed(check()))
     return failure();
+  if (!options.inputs)
+    widenNarrowInputs(*model.mutable_graph());
   writeOutRows();
   expandFunctions();
   if (failed(refuseUnsupported(metadata, /*expanded=*/true)))

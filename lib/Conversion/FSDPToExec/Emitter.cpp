@@ -82,17 +82,21 @@ Storage Emitter::contiguous(Value value) {
 
 // Remembers that a graph input holds ids of a table or of classes.
 void Emitter::useIds(Value ids, int64_t limit, std::optional<int64_t> ignored) {
-  bool shifted = false;
+  bool shifted = false, part = false;
   while (Operation *op = ids.getDefiningOp()) {
     if (!isa<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp, nn::PadOp,
              nn::ConcatOp, nn::BroadcastOp, nn::PartSliceOp>(op))
       return;
     if (auto slice = dyn_cast<nn::SliceOp>(op))
       shifted |= slice.getOffsets().back() > 0;
+    part |= isa<nn::SliceOp, nn::PartSliceOp>(op);
     ids = op->getOperand(0);
   }
   InputUse &use = inputs[cast<BlockArgument>(ids).getArgNumber()];
-  use.limit = use.limit ? std::min(use.limit, limit) : limit;
+  if (part)
+    use.partLimit = std::max(use.partLimit, limit);
+  else
+    use.wholeLimit = use.wholeLimit ? std::min(use.wholeLimit, limit) : limit;
   if (!ignored) {
     use.tokens = true;
     return;

@@ -15,13 +15,19 @@ namespace shardonnx {
 
 /// What the functions of a step say about the graph's inputs.
 struct InputUse {
-  /// Ids are below this; 0: not ids.
-  int64_t limit = 0;
+  /// What reads all of the input wants ids below this; 0: nothing does.
+  int64_t wholeLimit = 0;
+  /// The largest of what reads parts of it, such as columns of categories: a
+  /// smaller one is checked where the ids are looked up.
+  int64_t partLimit = 0;
   bool tokens = false;
   /// Of labels: the one that counts in no loss.
   std::optional<int64_t> ignored;
   /// The graph leaves out the first label of each sample: it shifts them.
   bool shifted = false;
+
+  /// Ids are below this; 0: not ids.
+  int64_t limit() const { return wholeLimit ? wholeLimit : partLimit; }
 };
 
 class Emitter : public exec::CallEmitter {

@@ -99,7 +99,7 @@ void FSDPToExec::emitInputs() {
       kind = spell(input.kind ? *input.kind
                               : kindByUse(input.name, input.type, uses[index]));
     exec::InputOp::create(builder, getOperation().getLoc(), index, input.name,
-                          kind, uses[index].limit, input.type,
+                          kind, uses[index].limit(), input.type,
                           uses[index].ignored.value_or(kIgnoredLabel));
   }
 }

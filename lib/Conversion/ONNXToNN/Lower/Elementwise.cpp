@@ -75,6 +75,41 @@ LogicalResult powOfIntegers(Lowering &l, onnx::NodeOp node, Value base) {
   return success();
 }
 
+bool isNumber(Value value, double number) {
+  DenseElementsAttr elements;
+  return matchPattern(value, m_Constant(&elements)) && elements.isSplat() &&
+         isa<FloatType>(elements.getElementType()) &&
+         elements.getSplatValue<APFloat>().convertToDouble() == number;
+}
+
+/// max(log x, -100) is half of torch.nn.functional.binary_cross_entropy, whose
+/// backward (binary_cross_entropy_backward in ATen) divides by max(x, 1e-12),
+/// however small the logarithm is: x over that is what has this gradient, and
+/// its value is taken off again.
+Value boundedLog(Lowering &l, nn::LogOp log, Value bound) {
+  Value x = log.getOperand();
+  auto stop = [&](Value value) { return l.unary<nn::StopGradientOp>(value); };
+  Value least = l.constant(1e-12, elementType(x));
+  Value slope = l.binary<nn::DivOp>(x, stop(l.binary<nn::MaxOp>(x, least)));
+  return l.binary<nn::AddOp>(stop(l.binary<nn::MaxOp>(log, bound)),
+                             l.sub(slope, stop(slope)));
+}
+
+LogicalResult lowerMax(Lowering &l, onnx::NodeOp node) {
+  if (node.getInputs().size() == 2)
+    for (int place : {0, 1}) {
+      auto log = l.get(node.getInput(place)).getDefiningOp<nn::LogOp>();
+      Value bound = l.get(node.getInput(1 - place));
+      if (!log || !isNumber(bound, -100) || l.interpreting)
+        continue;
+      bound = l.cast(l.getBroadcastable(node.getInput(1 - place)),
+                     elementType(log));
+      l.set(node->getResult(0), boundedLog(l, log, bound));
+      return success();
+    }
+  return binary<nn::MaxOp>(l, node);
+}
+
 LogicalResult lowerPow(Lowering &l, onnx::NodeOp node) {
   Value base = l.get(node.getInput(0));
   if (!isFloat(base))
@@ -198,7 +233,7 @@ void addElementwiseHandlers(HandlerTable &table) {
   table["Add"] = binary<nn::AddOp>;
   table["Sub"] = binary<nn::SubOp>;
   table["Mul"] = binary<nn::MulOp>;
-  table["Max"] = binary<nn::MaxOp>;
+  table["Max"] = lowerMax;
   table["Min"] = binary<nn::MinOp>;
   table["Sum"] = binary<nn::AddOp>;
   table["Pow"] = lowerPow;

@@ -8,6 +8,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Choices.h"
 #include "llvm/ADT/STLExtras.h"
@@ -57,6 +58,7 @@ public:
 
 private:
   FailureOr<Choice> choose();
+  LogicalResult failAmbiguous();
   FailureOr<Choice> chooseByName(std::optional<LossKind> kind);
   FailureOr<Choice> decide(const Output &output, std::optional<LossKind> kind);
   std::string listOutputs() const;
@@ -157,6 +159,56 @@ static bool isHiddenState(StringRef name) {
   return name.contains("hidden_state") || name.contains("embeddings");
 }
 
+/// The arguments that a value is computed from.
+static llvm::SmallDenseSet<Value> argumentsOf(Value value) {
+  llvm::SetVector<Value> seen;
+  seen.insert(value);
+  llvm::SmallDenseSet<Value> arguments;
+  for (size_t i = 0; i < seen.size(); ++i)
+    if (Operation *op = seen[i].getDefiningOp())
+      seen.insert_range(op->getOperands());
+    else
+      arguments.insert(seen[i]);
+  return arguments;
+}
+
+/// Whether a parameter has a gradient of `value`: floats lead from one to the
+/// other, as they do not to an accuracy.
+static bool hasGradients(Value value) {
+  llvm::SetVector<Value> seen;
+  seen.insert(value);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    Operation *op = seen[i].getDefiningOp();
+    if (!op || isa<StopGradientOp>(op))
+      continue;
+    if (isa<GetOp>(op))
+      return true;
+    for (Value operand : op->getOperands())
+      if (auto type = dyn_cast<RankedTensorType>(operand.getType());
+          type && isa<FloatType>(type.getElementType()))
+        seen.insert(operand);
+  }
+  return false;
+}
+
+/// The scalars that are losses beside others: of integers that no other kind of
+/// output is computed from, such as labels, and with gradients.
+static SmallVector<const Output *> lossesOfLabels(ArrayRef<Output> outputs) {
+  llvm::SmallDenseSet<Value> read;
+  for (const Output &output : outputs)
+    if (!output.isScalar())
+      read.insert_range(argumentsOf(output.value));
+  SmallVector<const Output *> losses;
+  for (const Output &output : outputs)
+    if (output.isScalar() && hasGradients(output.value) &&
+        llvm::any_of(argumentsOf(output.value), [&](Value argument) {
+          auto type = cast<RankedTensorType>(argument.getType());
+          return type.getElementType().isInteger() && !read.contains(argument);
+        }))
+      losses.push_back(&output);
+  return losses;
+}
+
 FailureOr<Choice> LossAttacher::choose() {
   std::optional<LossKind> kind;
   if (!kindName.empty()) {
@@ -181,8 +233,21 @@ FailureOr<Choice> LossAttacher::choose() {
     return [rank](const Output &output) { return output.rank() == rank; };
   };
   const Output *output = nullptr;
-  if (!kind || *kind == LossKind::Graph)
+  if (!kind || *kind == LossKind::Graph) {
     output = only(ofRank(0));
+    if (!output) {
+      SmallVector<const Output *> losses = lossesOfLabels(outputs);
+      if (losses.size() > 1)
+        return failAmbiguous();
+      if (!losses.empty()) {
+        output = losses.front();
+        function.emitRemark("of the graph's scalars ")
+            << output->name
+            << " is trained, which alone is of labels and has gradients; "
+               "--logits=NAME says otherwise";
+      }
+    }
+  }
   if (!output && kind == LossKind::Graph)
     output = only([](const Output &o) { return o.isSingleElement(); });
   if (!output && (!kind || *kind == LossKind::CausalLm))
@@ -210,6 +275,10 @@ FailureOr<Choice> LossAttacher::choose() {
                "--loss=graph needs a float scalar output, and the graph has "
                "none; its float outputs are: ")
            << listOutputs() << "; leave --loss out, or name another kind";
+  return failAmbiguous();
+}
+
+LogicalResult LossAttacher::failAmbiguous() {
   return function.emitError("cannot tell which output the loss is made of; "
                             "the graph's float outputs are: ")
          << listOutputs() << "; name one with --logits=NAME";
