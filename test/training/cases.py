@@ -107,6 +107,7 @@ MODELS = {
     "modulation": "own Modulation legacy --batch 6",
     "routed-experts": "own RoutedExperts default --batch 6",
     "added-experts": "own AddedExperts unoptimized --batch 6",
+    "bytes-and-columns": "own BytesAndColumns unoptimized --batch 6",
     "hidden-words": "own HiddenWords legacy-unfolded --batch 6",
 }
 
@@ -353,6 +354,9 @@ CASES = [
     case("routed-experts", data="routed-experts.npz", batch=6),
     case("added-experts", data="added-experts.npz", batch=6),
     case("hidden-words", data="hidden-words.npz", batch=6),
+    # Pictures of bytes, columns of categories, a saturated sigmoid's loss, and
+    # a number beside the loss.
+    case("bytes-and-columns", data="bytes-and-columns.npz", batch=6),
     # Rounding differs from PyTorch's in every product, hence the bar of 2 %.
     case("gpt2-bf16", model="gpt2-18", policy="bf16", loss_rtol=2e-2,
          norm_rtol=1e-1,

@@ -191,7 +191,7 @@ static bool hasGradients(Value value) {
   return false;
 }
 
-/// The scalars that are losses beside others: of integers that no other kind of
+/// The scalars that are losses beside others: of inputs that no other kind of
 /// output is computed from, such as labels, and with gradients.
 static SmallVector<const Output *> lossesOfLabels(ArrayRef<Output> outputs) {
   llvm::SmallDenseSet<Value> read;
@@ -201,10 +201,8 @@ static SmallVector<const Output *> lossesOfLabels(ArrayRef<Output> outputs) {
   SmallVector<const Output *> losses;
   for (const Output &output : outputs)
     if (output.isScalar() && hasGradients(output.value) &&
-        llvm::any_of(argumentsOf(output.value), [&](Value argument) {
-          auto type = cast<RankedTensorType>(argument.getType());
-          return type.getElementType().isInteger() && !read.contains(argument);
-        }))
+        llvm::any_of(argumentsOf(output.value),
+                     [&](Value input) { return !read.contains(input); }))
       losses.push_back(&output);
   return losses;
 }
