@@ -59,7 +59,8 @@ public:
       return failure();
     if (llvm::failed(nameTied()))
       return failure();
-    listMissing(graph, metadata, initializers, forTraining, untrained);
+    listMissing(graph, metadata, modelPath, initializers, forTraining,
+                untrained);
     return ModelInitializers{std::move(initializers), std::move(untrained)};
   }
 

@@ -8,9 +8,11 @@
 #include "KnownBuffers.h"
 
 #include "FoldedParameters.h"
+#include "InitializerTable.h"
 #include "Metadata.h"
 #include "Untold.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <onnx/onnx_pb.h>
@@ -24,10 +26,11 @@ namespace {
 class Missing {
 public:
   Missing(const ::onnx::GraphProto &graph, const Metadata &metadata,
-          ArrayRef<Initializer> initializers, bool forTraining,
-          std::vector<Untrained> &untrained)
-      : graph(graph), metadata(metadata), initializers(initializers),
-        forTraining(forTraining), untrained(untrained) {
+          StringRef modelPath, ArrayRef<Initializer> initializers,
+          bool forTraining, std::vector<Untrained> &untrained)
+      : graph(graph), metadata(metadata), modelPath(modelPath),
+        initializers(initializers), forTraining(forTraining),
+        untrained(untrained) {
     for (const Initializer &init : initializers)
       byName[init.name] = &init;
   }
@@ -35,11 +38,17 @@ public:
   void list();
 
 private:
+  struct Why {
+    std::string reason;
+    bool isLost; // the module's training is
+  };
   bool holdsUnread(StringRef module, const SignatureInput &input) const;
   bool isOtherName(const SignatureInput &input) const;
   bool lacksBias() const;
-  std::string whyMissing(const SignatureInput &input) const;
-  void add(const std::string &name, const std::string &reason);
+  SmallVector<StringRef> leavesOfMissing(StringRef module) const;
+  StringRef twinOf(StringRef name) const;
+  Why whyMissing(StringRef name, const SignatureInput &input) const;
+  void add(const std::string &name, const Why &why);
   void listComputed();
   void listQuantized();
   bool isFoldedWithoutGradient(const Initializer &init) const;
@@ -47,6 +56,7 @@ private:
 
   const ::onnx::GraphProto &graph;
   const Metadata &metadata;
+  StringRef modelPath;
   ArrayRef<Initializer> initializers;
   bool forTraining;
   std::vector<Untrained> &untrained;
@@ -139,30 +149,79 @@ bool Missing::lacksBias() const {
   });
 }
 
-/// Why the graph lacks a parameter of the program.
-std::string Missing::whyMissing(const SignatureInput &input) const {
+/// What the parameters of a module are called in it; nothing where the graph
+/// has one of them.
+SmallVector<StringRef> Missing::leavesOfMissing(StringRef module) const {
+  llvm::SetVector<StringRef> leaves;
+  auto add = [&](StringRef name) {
+    auto [path, leaf] = name.rsplit('.');
+    if (!leaf.empty() && path == module)
+      leaves.insert(leaf);
+  };
+  for (const SignatureInput &input : metadata.signature)
+    if (input.kind == "PARAMETER")
+      add(input.target);
+  for (const ModuleParameter &parameter : metadata.parameters)
+    add(parameter.names.front());
+  for (const Initializer &init : initializers)
+    if (StringRef(init.symbol).rsplit('.').first == module)
+      return {};
+  return leaves.takeVector();
+}
+
+/// A module beside that of `name` which may be both: where two read the same
+/// values and start with the same numbers (norms of ones, heads of zeros), the
+/// exporter's optimizer makes one of them.
+StringRef Missing::twinOf(StringRef name) const {
+  StringRef module = name.rsplit('.').first;
+  SmallVector<StringRef> leaves = leavesOfMissing(module);
+  auto parentOf = [](StringRef path) {
+    return path.contains('.') ? path.rsplit('.').first : StringRef();
+  };
+  llvm::StringMap<size_t> equal; // module -> parameters of equal elements
+  for (const Initializer &init : initializers) {
+    auto [other, leaf] = StringRef(init.symbol).rsplit('.');
+    if (init.trainable && llvm::is_contained(leaves, leaf) &&
+        parentOf(other) == parentOf(module) &&
+        hasEqualElements(init, modelPath) && ++equal[other] == leaves.size())
+      return other;
+  }
+  return "";
+}
+
+/// Why the graph lacks a parameter of the program, `input` of its signature.
+Missing::Why Missing::whyMissing(StringRef name,
+                                 const SignatureInput &input) const {
+  const Why leftOut = {"left out of the graph by the exporter", true};
   for (const auto &folded : metadata.foldedFrom)
     if (!input.target.empty() &&
         llvm::is_contained(folded.second, input.target))
-      return ("folded into the constant '" + folded.first() +
-              "' by the exporter")
-          .str();
+      return {
+          ("folded into the constant '" + folded.first() + "' by the exporter")
+              .str(),
+          true};
   for (const auto &node : metadata.nodes)
     if (!input.target.empty() && node.second.reads(input.placeholder))
-      return "left out of the graph by the exporter";
+      return leftOut;
   if (StringRef(input.target).ends_with("bias") && lacksBias())
-    return "left out of the graph by the exporter";
-  return "not in the graph: nothing reads it, or the exporter left it out";
+    return leftOut;
+  StringRef twin = forTraining ? twinOf(name) : StringRef();
+  if (!twin.empty()) // which may as well be one that nothing reads
+    return {("not in the graph: perhaps made one with that of '" + twin +
+             "' by the exporter")
+                .str(),
+            false};
+  return {"not in the graph: nothing reads it, or the exporter left it out",
+          false};
 }
 
 /// A parameter that the graph does not have. What the exporter has done to it
 /// cannot be undone.
-void Missing::add(const std::string &name, const std::string &reason) {
+void Missing::add(const std::string &name, const Why &why) {
   const ModuleParameter *annotated = metadata.findParameter(name);
   if (annotated && !annotated->requiresGrad)
     return untrained.push_back({name, "requires_grad=False", true});
-  untrained.push_back(
-      {name, reason, false, StringRef(reason).ends_with("by the exporter")});
+  untrained.push_back({name, why.reason, false, why.isLost});
 }
 
 /// What the older exporter has computed of parameters that train, by the word
@@ -239,12 +298,12 @@ void Missing::list() {
   for (const SignatureInput &input : metadata.signature)
     if (input.kind == "PARAMETER" && present.insert(input.target).second &&
         !isOtherName(input))
-      add(input.target, whyMissing(input));
+      add(input.target, whyMissing(input.target, input));
   for (const ModuleParameter &parameter : metadata.parameters)
     if (llvm::none_of(parameter.names, [&](const std::string &name) {
           return present.contains(name);
         }))
-      add(parameter.names.front(), whyMissing({}));
+      add(parameter.names.front(), whyMissing(parameter.names.front(), {}));
   if (forTraining && !metadata.parameters.empty() && metadata.signature.empty())
     listComputed();
   if (forTraining && metadata.parameters.empty() && metadata.signature.empty())
@@ -254,9 +313,10 @@ void Missing::list() {
 }
 
 void listMissing(const ::onnx::GraphProto &graph, const Metadata &metadata,
-                 ArrayRef<Initializer> initializers, bool forTraining,
-                 std::vector<Untrained> &untrained) {
-  Missing(graph, metadata, initializers, forTraining, untrained).list();
+                 StringRef modelPath, ArrayRef<Initializer> initializers,
+                 bool forTraining, std::vector<Untrained> &untrained) {
+  Missing(graph, metadata, modelPath, initializers, forTraining, untrained)
+      .list();
 }
 
 } // namespace shardonnx

@@ -19,6 +19,7 @@ namespace shardonnx {
 /// Adds them to `untrained`. Without the author's word or a signature none is
 /// known.
 void listMissing(const ::onnx::GraphProto &graph, const Metadata &metadata,
+                 llvm::StringRef modelPath,
                  llvm::ArrayRef<Initializer> initializers, bool forTraining,
                  std::vector<Untrained> &untrained);
 

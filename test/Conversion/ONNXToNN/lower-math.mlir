@@ -17,6 +17,27 @@ func.func @elu(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
 
 // -----
 
+// Half of a binary cross-entropy, whose gradient is 1 / max(x, 1e-12): of a sum
+// whose other part is zero.
+// CHECK-LABEL: func.func @bounded_log
+func.func @bounded_log(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK: %[[LOG:.*]] = nn.log %[[X:.*]] :
+  // CHECK: %[[LEAST:.*]] = nn.max %[[X]], %{{.*}} :
+  // CHECK: %[[FIXED:.*]] = nn.stop_gradient %[[LEAST]]
+  // CHECK: %[[SLOPE:.*]] = nn.div %[[X]], %[[FIXED]]
+  // CHECK-DAG: %[[BOUNDED:.*]] = nn.max %[[LOG]]
+  // CHECK-DAG: %[[VALUE:.*]] = nn.stop_gradient %[[BOUNDED]]
+  // CHECK-DAG: %[[ITSELF:.*]] = nn.stop_gradient %[[SLOPE]]
+  // CHECK-DAG: %[[ZERO:.*]] = nn.sub %[[SLOPE]], %[[ITSELF]]
+  // CHECK: nn.add %[[VALUE]], %[[ZERO]]
+  %bound = onnx.node "Constant"() {value = dense<-1.000000e+02> : tensor<f32>} : () -> tensor<f32>
+  %log = onnx.node "Log"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %0 = onnx.node "Max"(%log, %bound) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
 // A bound passes the gradient on to what lies on it.
 // CHECK-LABEL: func.func @clip
 func.func @clip(%x: tensor<4xi64>, %low: tensor<i64>, %high: tensor<i64>) -> tensor<4xi64> {

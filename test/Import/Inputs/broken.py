@@ -56,7 +56,6 @@ kinds = {
         )
     ),
     "double": model(graph([node("Cast", ["x"], ["y"], "cast", to=1)], [value("x", [2, 4], 11)], Y)),
-    "bytes": model(graph([node("Cast", ["x"], ["y"], "cast", to=1)], [value("x", [2, 4], 2)], Y)),
     # f8E4M3FN has number 17.
     "float8": model(graph([node("Cast", ["x"], ["y"], "cast", to=17)], [value("x", [2, 4])], [value("y", [2, 4], 17)])),
     "preview": model(

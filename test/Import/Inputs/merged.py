@@ -70,6 +70,17 @@ if kind in ("operators", "signature"):
         signature("n1.weight", "n1.bias", "n2.weight", "n2.bias", "q.B", "k.B", "up.weight", "up.bias",
                   "down.weight", "down.bias"),
     ))
+elif kind == "common":
+    # Two norms of one value, of which the optimizer has left one; a module of
+    # which the graph has a part, and one that starts with other numbers.
+    data = model(graph(
+        [norm("x", "n1.weight", "n1.bias", "a", "n1", "%p_n1_weight, %p_n1_bias"),
+         node("MatMul", ["a", "up.weight"], ["out"], "node_up", meta=scopes("up"))],
+        x, out,
+        [vector("n1.weight", ones), vector("n1.bias", zeros), tensor("up.weight", [4, 4], raw=floats(16))],
+        [],
+        signature("n1.weight", "n1.bias", "n2.weight", "n2.bias", "up.weight", "up.bias", "down.weight"),
+    ))
 elif kind == "unclear":
     # Two scales of one module, both folded and merged: which is which?
     mul = lambda call, data, argument: node(
