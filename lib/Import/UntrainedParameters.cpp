@@ -11,6 +11,7 @@
 #include "InitializerTable.h"
 #include "Metadata.h"
 #include "Untold.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -178,21 +179,25 @@ StringRef Missing::twinOf(StringRef name) const {
   auto parentOf = [](StringRef path) {
     return path.contains('.') ? path.rsplit('.').first : StringRef();
   };
-  llvm::StringMap<size_t> equal; // module -> parameters of equal elements
+  llvm::MapVector<StringRef, size_t> equal; // module -> parameters that fit
   for (const Initializer &init : initializers) {
     auto [other, leaf] = StringRef(init.symbol).rsplit('.');
-    if (init.trainable && llvm::is_contained(leaves, leaf) &&
-        parentOf(other) == parentOf(module) &&
-        hasEqualElements(init, modelPath) && ++equal[other] == leaves.size())
-      return other;
+    if (!init.trainable || parentOf(other) != parentOf(module))
+      continue;
+    bool fits =
+        llvm::is_contained(leaves, leaf) && hasEqualElements(init, modelPath);
+    equal[other] += fits ? 1 : leaves.size() + 1;
   }
+  for (const auto &[other, count] : equal)
+    if (count == leaves.size())
+      return other;
   return "";
 }
 
 /// Why the graph lacks a parameter of the program, `input` of its signature.
 Missing::Why Missing::whyMissing(StringRef name,
                                  const SignatureInput &input) const {
-  const Why leftOut = {"left out of the graph by the exporter", true};
+  Why leftOut = {"left out of the graph by the exporter", true};
   for (const auto &folded : metadata.foldedFrom)
     if (!input.target.empty() &&
         llvm::is_contained(folded.second, input.target))
