@@ -11,6 +11,7 @@
 #include "InitializerTable.h"
 #include "KnownBuffers.h"
 #include "LegacyWeights.h"
+#include "MergedCalls.h"
 #include "MergedParameters.h"
 #include "Subgraphs.h"
 #include "Types.h"
@@ -172,6 +173,7 @@ void Taker::declareInput(const Initializer &init, int elementType) {
 }
 
 LogicalResult Taker::recoverMergedAndFolded() {
+  separateMergedCalls(graph, metadata);
   if (llvm::failed(separateMergedParameters(graph, metadata, modelPath,
                                             initializers, diagnostics)))
     return failure();

@@ -81,6 +81,18 @@ elif kind == "common":
         [],
         signature("n1.weight", "n1.bias", "n2.weight", "n2.bias", "up.weight", "up.bias", "down.weight"),
     ))
+elif kind == "calls":
+    # The same, where the program says that the product has read the other.
+    data = model(graph(
+        [norm("x", "n1.weight", "n1.bias", "layer_norm", "n1", "%p_n1_weight, %p_n1_bias"),
+         node("Tanh", ["layer_norm"], ["t"], "node_t", meta={**scopes(), **fx("t", "tanh", "%layer_norm")}),
+         node("MatMul", ["layer_norm", "up.weight"], ["mm"], "node_up",
+              meta={**scopes("up"), **fx("mm", "linear", "%layer_norm_1, %p_up_weight")}),
+         node("Add", ["t", "mm"], ["out"], "node_out", meta={**scopes(), **fx("out", "add", "%t, %mm")})],
+        x, out,
+        [vector("n1.weight", ones), vector("n1.bias", zeros), tensor("up.weight", [4, 4], raw=floats(16))],
+        [], signature("n1.weight", "n1.bias", "n2.weight", "n2.bias", "up.weight"),
+    ))
 elif kind == "unclear":
     # Two scales of one module, both folded and merged: which is which?
     mul = lambda call, data, argument: node(

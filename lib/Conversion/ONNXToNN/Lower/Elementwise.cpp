@@ -5,6 +5,7 @@
 
 #include "Handlers.h"
 #include "Positions.h"
+#include "mlir/IR/Matchers.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 
 using namespace mlir;

@@ -11,7 +11,9 @@
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Choices.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace shardonnx::nn {
 #define GEN_PASS_DEF_ATTACHLOSSPASS
