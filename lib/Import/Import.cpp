@@ -106,6 +106,8 @@ public:
       return {};
     noteChanging(metadata, forTraining);
     resolveFlow(&stripped);
+    if (forTraining)
+      widenNarrowInputs(*model.mutable_graph());
     FailureOr<ModelInitializers> taken = takeInitializers(
         model, stripped, metadata, options, &context, diagnostics);
     if (failed(taken) ||
@@ -317,8 +319,6 @@ LogicalResult Importer::normalize(const Metadata &metadata) {
     return failure();
   if (failed(check()))
     return failure();
-  if (!options.inputs)
-    widenNarrowInputs(*model.mutable_graph());
   writeOutRows();
   expandFunctions();
   if (failed(refuseUnsupported(metadata, /*expanded=*/true)))

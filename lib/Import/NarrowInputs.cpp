@@ -79,10 +79,14 @@ void widenNarrowInputs(::onnx::GraphProto &graph) {
   for (const ::onnx::NodeProto &node : graph.node())
     if (hasSubgraph(node))
       return; // which may read anything
+  // Old files list initializers among the inputs.
+  llvm::StringSet<> initializers;
+  for (const TensorProto &tensor : graph.initializer())
+    initializers.insert(tensor.name());
   llvm::StringMap<int> types;
-  for (::onnx::ValueInfoProto &input : *graph.mutable_input()) {
+  for (const ::onnx::ValueInfoProto &input : graph.input()) {
     std::optional<int> type = widened(input.type().tensor_type().elem_type());
-    if (!type)
+    if (!type || initializers.contains(input.name()))
       continue;
     if (auto values = valuesOf(graph, input.name()))
       for (llvm::StringRef value : *values)

@@ -14,9 +14,9 @@ class GraphProto;
 
 namespace shardonnx {
 
-/// Makes INT32 of graph inputs of (U)INT8 and (U)INT16, and INT64 of UINT32,
-/// where every reader is a Cast or hands the elements on to one. Others stay,
-/// and are refused where they are read.
+/// Before initializers become inputs: makes INT32 of graph inputs of (U)INT8
+/// and (U)INT16, and INT64 of UINT32, where every reader is a Cast or hands the
+/// elements on to one. Others stay, and are refused where they are read.
 void widenNarrowInputs(::onnx::GraphProto &graph);
 
 } // namespace shardonnx
