@@ -80,9 +80,10 @@ double Evaluation::lossOfLabels() {
       return i < count ? i : kNoSample;
     });
   }
+  if (manifest.loss.denominator == Denominator::Sum)
+    return engine.evaluation(/*count=*/1).loss; // be there labels or not
   Engine::Evaluation sum = engine.evaluation(labels);
-  return manifest.loss.denominator == Denominator::Sum ? sum.loss
-                                                       : sum.loss / sum.count;
+  return sum.loss / sum.count;
 }
 
 // Of samples that fill no microbatch each fills one alone, which is as many
