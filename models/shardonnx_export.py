@@ -37,6 +37,7 @@ import contextlib
 import inspect
 import json
 import re
+import warnings
 
 KEY = "shardonnx.module"
 TRACE = "pkg.torch.onnx.stack_trace"
@@ -95,6 +96,27 @@ def without_idle_autocast():
         yield seen
     finally:
         kind.__enter__, kind.__exit__ = enter, leave
+
+
+@contextlib.contextmanager
+def noting_functions():
+    """Gives a set of the torch.autograd.Function's of people's own that are
+    applied: a graph has what their forward computes, and not their backward."""
+    import torch
+
+    function, used = torch.autograd.Function, set()
+    apply = vars(function)["apply"]
+
+    def applied(kind, *args, **options):
+        if not kind.__module__.startswith("torch."):
+            used.add(kind.__qualname__)
+        return apply.__get__(None, kind)(*args, **options)
+
+    function.apply = classmethod(applied)
+    try:
+        yield used
+    finally:
+        function.apply = apply
 
 
 def drop_traces(nodes):
@@ -170,8 +192,13 @@ def export(module, args=(), path=None, *, external_data=None, **options):
         return None
     options.setdefault("optimize", False)
     options.setdefault("verbose", False)
-    with without_idle_autocast() as seen:
+    with without_idle_autocast() as seen, noting_functions() as functions:
         program = torch.onnx.export(module, args, **options)
+    if functions:
+        warnings.warn(
+            f"no graph has the backward of {', '.join(sorted(functions))}: "
+            "what the forward computes is differentiated. Write it with "
+            "x + (f(x) - x).detach(), or of plain operations", stacklevel=2)
     drop_traces(program.model.graph.all_nodes())
     # A capture by Dynamo enters no autocast by itself.
     known = bool(seen) or not calls_autocast(module)
