@@ -180,7 +180,13 @@ private:
   LogicalResult step(llvm::Error error, const Twine &what) {
     if (!error)
       return success();
-    return fail(what + ": " + llvm::toString(std::move(error)));
+    std::string why = llvm::toString(std::move(error));
+    // PyTorch calls a parameter `t` as the result of an operator.
+    const char *mend = StringRef(why).contains("single static assignment")
+                           ? "; rename the parameter or buffer of the module "
+                             "that is called so, and export again"
+                           : "";
+    return fail(what + ": " + why + mend);
   }
 
   MLIRContext &context;

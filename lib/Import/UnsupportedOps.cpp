@@ -33,18 +33,26 @@ std::string whyStrange(StringRef domain, StringRef op) {
                         : "its domain is not ONNX's";
 }
 
+/// What there is of control flow in a graph.
+struct Flow {
+  bool bags = false, loops = false, stacks = false, cached = false;
+};
+
 /// Branches are of the module's own; the older exporter makes loops of a bag,
-/// and of nothing else but torch.jit.script.
-std::string adviseOnControlFlow(bool bags, bool loops, bool cached) {
-  if (cached)
+/// the newer one of what torch.hstack does with each tensor, and of nothing
+/// else but torch.jit.script.
+std::string adviseOnControlFlow(const Flow &flow) {
+  if (flow.cached)
     return "a decoder that chooses by an input whether it has a cache is no "
            "module to train: give the one without (decoder_model.onnx)";
-  if (bags)
+  if (flow.stacks)
+    return "write torch.hstack, vstack, dstack and column_stack as torch.cat";
+  if (flow.bags)
     return "write nn.EmbeddingBag as nn.Embedding and a sum or mean over its "
            "bags";
   std::string advice =
       "export with fixed shapes and without branches or torch.jit.script";
-  if (loops)
+  if (flow.loops)
     advice += ", and nn.EmbeddingBag as nn.Embedding and a sum or mean; loops "
               "are unrolled where shapes say how often they turn, up to " +
               std::to_string(kMostNodes) + " nodes of a graph";
@@ -58,8 +66,9 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
                                    function_ref<bool(StringRef)> isKnown,
                                    bool expanded) {
   RefusedOps refused, flow;
-  bool bags = false, loops = false, strange = false, others = false;
-  bool cached = llvm::any_of(model.graph().input(), [](const auto &input) {
+  bool strange = false, others = false;
+  Flow kinds;
+  kinds.cached = llvm::any_of(model.graph().input(), [](const auto &input) {
     return input.name() == kCacheSwitch;
   });
   for (const ::onnx::NodeProto &node : model.graph().node()) {
@@ -70,9 +79,10 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
     std::string why;
     if (isControlFlow(node)) {
       flow.add(domain, node.op_type(), nameOf(node));
-      loops |= node.op_type() != "If";
-      bags |= StringRef(metadata.infoOf(node).target)
-                  .starts_with("aten.embedding_bag");
+      kinds.loops |= node.op_type() != "If";
+      kinds.bags |= StringRef(metadata.infoOf(node).target)
+                        .starts_with("aten.embedding_bag");
+      kinds.stacks |= nameOf(node).contains("atleast_");
       why = "control flow";
     } else if (schema == onnxlib::Schema::None) {
       strange = true;
@@ -86,8 +96,7 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
   }
   if (flow.empty() && !strange)
     return "";
-  std::string advice =
-      flow.empty() ? "" : "; " + adviseOnControlFlow(bags, loops, cached);
+  std::string advice = flow.empty() ? "" : "; " + adviseOnControlFlow(kinds);
   if (!strange && !others)
     return "control flow is not supported: " + flow.list() + advice;
   return "these ONNX ops are not supported: " + refused.list() + advice;
