@@ -56,6 +56,8 @@ private:
   llvm::SetVector<StringRef> parametersOf(StringRef module) const;
   StringRef moduleRead(StringRef call) const;
   StringRef moduleOfLost(StringRef call) const;
+  bool readsParameters(const ::onnx::NodeProto &node) const;
+  bool hasMergedReaders(StringRef call) const;
   void separate(StringRef kept, StringRef lost, ArrayRef<Reader> readers);
 
   ::onnx::GraphProto &graph;
@@ -63,6 +65,7 @@ private:
   /// The nodes of each call of the traced program, and who makes a value.
   llvm::StringMap<SmallVector<const ::onnx::NodeProto *>> calls;
   llvm::StringMap<StringRef> callOf;
+  llvm::StringMap<const ::onnx::NodeProto *> makers;
   llvm::StringMap<const SignatureInput *> placeholders;
   llvm::StringSet<> values, mentioned;
   /// By the call that stands for them.
@@ -82,6 +85,8 @@ void CallSeparator::index() {
   for (const ::onnx::NodeProto &node : graph.node()) {
     const NodeInfo &info = metadata.infoOf(node);
     values.insert_range(node.output());
+    for (const std::string &output : node.output())
+      makers[output] = &node;
     for (const NodeArgument &argument : info.arguments)
       mentioned.insert(argument.name);
     if (info.call.empty())
@@ -175,11 +180,41 @@ StringRef CallSeparator::moduleOfLost(StringRef call) const {
   return found.size() == 1 ? found.front() : StringRef();
 }
 
+bool CallSeparator::readsParameters(const ::onnx::NodeProto &node) const {
+  return llvm::any_of(
+      metadata.infoOf(node).arguments, [&](const NodeArgument &argument) {
+        const SignatureInput *input = placeholders.lookup(argument.name);
+        return input && input->kind == "PARAMETER";
+      });
+}
+
+/// Whether what reads the result of a call, itself or through operators without
+/// parameters, was merged, too: nothing says which of the two results the lost
+/// one read.
+bool CallSeparator::hasMergedReaders(StringRef call) const {
+  llvm::SetVector<const ::onnx::NodeProto *> behind;
+  for (const auto &[kept, names] : lost)
+    if (kept != call)
+      behind.insert_range(calls.find(kept)->second);
+  for (size_t i = 0; i < behind.size(); ++i) {
+    const ::onnx::NodeProto *node = behind[i];
+    for (const std::string &input : node->input()) {
+      auto made = callOf.find(input);
+      if (made != callOf.end() && made->second == call)
+        return true;
+      const ::onnx::NodeProto *maker = makers.lookup(input);
+      if (maker && !readsParameters(*node))
+        behind.insert(maker);
+    }
+  }
+  return false;
+}
+
 /// Copies the nodes of `kept` as those of `lost`, and gives them its readers.
 void CallSeparator::separate(StringRef kept, StringRef lostCall,
                              ArrayRef<Reader> readers) {
   StringRef from = moduleRead(kept), to = moduleOfLost(kept);
-  if (to.empty())
+  if (to.empty() || hasMergedReaders(kept))
     return;
   llvm::StringMap<std::string> renamed; // results of the nodes
   for (const ::onnx::NodeProto *node : calls[kept])
@@ -213,9 +248,10 @@ void CallSeparator::separate(StringRef kept, StringRef lostCall,
     }
     copies[node].push_back(std::move(copy));
   }
-  for (const Reader &reader : readers)
-    reader.node->set_input(reader.operand,
-                           renamed[reader.node->input(reader.operand)]);
+  for (const Reader &reader : readers) // one may be told twice: x * x
+    if (auto own = renamed.find(reader.node->input(reader.operand));
+        own != renamed.end())
+      reader.node->set_input(reader.operand, own->second);
   mentioned.insert_range(parametersOf(to));
 }
 

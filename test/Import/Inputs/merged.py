@@ -88,7 +88,25 @@ elif kind == "calls":
          node("Tanh", ["layer_norm"], ["t"], "node_t", meta={**scopes(), **fx("t", "tanh", "%layer_norm")}),
          node("MatMul", ["layer_norm", "up.weight"], ["mm"], "node_up",
               meta={**scopes("up"), **fx("mm", "linear", "%layer_norm_1, %p_up_weight")}),
-         node("Add", ["t", "mm"], ["out"], "node_out", meta={**scopes(), **fx("out", "add", "%t, %mm")})],
+         node("Mul", ["layer_norm", "layer_norm"], ["sq"], "node_sq",
+              meta={**scopes(), **fx("sq", "mul", "%layer_norm_1, %layer_norm_1")}),
+         node("Sub", ["layer_norm", "layer_norm"], ["d"], "node_d",
+              meta={**scopes(), **fx("d", "sub", "%layer_norm, %layer_norm_1")}),
+         node("Sum", ["t", "mm", "sq", "d"], ["out"], "node_out", meta=scopes())],
+        x, out,
+        [vector("n1.weight", ones), vector("n1.bias", zeros), tensor("up.weight", [4, 4], raw=floats(16))],
+        [], signature("n1.weight", "n1.bias", "n2.weight", "n2.bias", "up.weight"),
+    ))
+elif kind == "chain":
+    # What reads both norms was merged, too: with which of them, nothing says.
+    data = model(graph(
+        [norm("x", "n1.weight", "n1.bias", "layer_norm", "n1", "%p_n1_weight, %p_n1_bias"),
+         node("Mul", ["layer_norm", "layer_norm"], ["mul"], "node_mul",
+              meta={**scopes(), **fx("mul", "mul", "%layer_norm, %layer_norm_1")}),
+         node("Tanh", ["layer_norm"], ["t"], "node_t", meta={**scopes(), **fx("t", "tanh", "%layer_norm_1")}),
+         node("MatMul", ["mul", "up.weight"], ["mm"], "node_up",
+              meta={**scopes("up"), **fx("mm", "linear", "%mul_1, %p_up_weight")}),
+         node("Sum", ["t", "mm", "mul"], ["out"], "node_out", meta=scopes())],
         x, out,
         [vector("n1.weight", ones), vector("n1.bias", zeros), tensor("up.weight", [4, 4], raw=floats(16))],
         [], signature("n1.weight", "n1.bias", "n2.weight", "n2.bias", "up.weight"),
