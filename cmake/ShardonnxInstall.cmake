@@ -3,7 +3,8 @@
 #
 # What is installed beside the programs and libraries that their own
 # CMakeLists.txt name: headers of the runtime's C ABI, a CMake package, the
-# shipped models, the tools in Python and the documentation. The folder can be moved afterwards.
+# shipped models, the tools in Python and the documentation. The folder can be
+# moved afterwards.
 
 include(CMakePackageConfigHelpers)
 

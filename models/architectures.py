@@ -280,7 +280,8 @@ def latent(shape):
     and plain parts of a head, values narrower than keys."""
     half = shape["hidden"] // shape["heads"] // 2
     return {**experts(shape), "num_key_value_heads": shape["heads"],
-            "moe_intermediate_size": shape["ffn"] // 2, "n_routed_experts": how_many(shape),
+            "moe_intermediate_size": shape["ffn"] // 2,
+            "n_routed_experts": how_many(shape),
             "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
             "kv_lora_rank": half * 2, "q_lora_rank": half * 3,
             "qk_nope_head_dim": half * 2, "qk_rope_head_dim": half,
@@ -353,18 +354,22 @@ ENCODERS = {
 }
 EXPERTS = {
     "mixtral": Architecture("MixtralConfig", lambda s: {
-        **experts(s), "num_local_experts": how_many(s), "sliding_window": None}),
+        **experts(s), "num_local_experts": how_many(s),
+        "sliding_window": None}),
     "qwen3_moe": Architecture("Qwen3MoeConfig", lambda s: {
-        **experts(s), "num_experts": how_many(s), "moe_intermediate_size": s["ffn"],
+        **experts(s), "num_experts": how_many(s),
+        "moe_intermediate_size": s["ffn"],
         "head_dim": wide_heads(s)}),
     # An expert that every token sees, behind a gate.
     "qwen2_moe": Architecture("Qwen2MoeConfig", lambda s: {
-        **experts(s), "num_experts": how_many(s), "moe_intermediate_size": s["ffn"],
+        **experts(s), "num_experts": how_many(s),
+        "moe_intermediate_size": s["ffn"],
         "shared_expert_intermediate_size": s["ffn"]}),
     "deepseek_v3": Architecture("DeepseekV3Config", latent),
     # Each head has a sink that takes part in its softmax.
     "gpt_oss": Architecture("GptOssConfig", lambda s: {
-        **experts(s), "num_local_experts": how_many(s), "sliding_window": window(s),
+        **experts(s), "num_local_experts": how_many(s),
+        "sliding_window": window(s),
         "layer_types": alternating(s), "head_dim": s["hidden"] // s["heads"]},
         attention=("eager",)),
 }

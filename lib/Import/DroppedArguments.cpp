@@ -5,6 +5,8 @@
 
 #include "DroppedArguments.h"
 
+#include "Subgraphs.h"
+
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -125,10 +127,8 @@ public:
         trained.insert(constant.name());
     // Nodes come behind what they read. One with a body may read anything.
     for (const ::onnx::NodeProto &node : graph.node()) {
-      bool hasBody = llvm::any_of(node.attribute(), [](const auto &attribute) {
-        return attribute.has_g() || attribute.graphs_size() > 0;
-      });
-      if (hasBody || llvm::any_of(node.input(), [&](const std::string &name) {
+      if (isControlFlow(node) ||
+          llvm::any_of(node.input(), [&](const std::string &name) {
             return trained.contains(name);
           }))
         trained.insert_range(node.output());

@@ -26,11 +26,6 @@ using shardonnx::onnx::InitializerOp;
 using shardonnx::onnx::NodeOp;
 using shardonnx::onnx::NoneOp;
 
-/// The module that a parameter belongs to: "h.0.fc" of "h.0.fc.weight".
-StringRef modulePath(StringRef parameter) {
-  return parameter.contains('.') ? parameter.rsplit('.').first : StringRef();
-}
-
 class Emitter {
 public:
   Emitter(const ::onnx::GraphProto &graph,

@@ -19,7 +19,7 @@ namespace shardonnx {
 /// Adds `path` and the modules around it.
 static void addModules(StringRef path, llvm::StringSet<> &modules) {
   while (!path.empty() && modules.insert(path).second)
-    path = path.contains('.') ? path.rsplit('.').first : StringRef();
+    path = modulePath(path);
 }
 
 ModulePaths::ModulePaths(const ::onnx::GraphProto &graph,

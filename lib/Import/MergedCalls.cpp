@@ -32,10 +32,6 @@ StringRef kindOf(StringRef call) {
                                                           : call;
 }
 
-StringRef moduleOf(StringRef parameter) {
-  return parameter.contains('.') ? parameter.rsplit('.').first : StringRef();
-}
-
 /// A node that reads the result of `kept` where the program read `lost`.
 struct Reader {
   ::onnx::NodeProto *node;
@@ -53,6 +49,8 @@ private:
 
   void index();
   void findLost();
+  StringRef callOf(StringRef value) const;
+  const SignatureInput *parameterOf(StringRef placeholder) const;
   llvm::SetVector<StringRef> parametersOf(StringRef module) const;
   StringRef moduleRead(StringRef call) const;
   StringRef moduleOfLost(StringRef call) const;
@@ -62,9 +60,9 @@ private:
 
   ::onnx::GraphProto &graph;
   Metadata &metadata;
-  /// The nodes of each call of the traced program, and who makes a value.
+  /// The nodes of each call of the traced program.
   llvm::StringMap<SmallVector<const ::onnx::NodeProto *>> calls;
-  llvm::StringMap<StringRef> callOf;
+  /// Of each value.
   llvm::StringMap<const ::onnx::NodeProto *> makers;
   llvm::StringMap<const SignatureInput *> placeholders;
   llvm::StringSet<> values, mentioned;
@@ -89,12 +87,21 @@ void CallSeparator::index() {
       makers[output] = &node;
     for (const NodeArgument &argument : info.arguments)
       mentioned.insert(argument.name);
-    if (info.call.empty())
-      continue;
-    calls[info.call].push_back(&node);
-    for (const std::string &output : node.output())
-      callOf[output] = calls.find(info.call)->first();
+    if (!info.call.empty())
+      calls[info.call].push_back(&node);
   }
+}
+
+/// The call that makes a value; "" of inputs and of what no call is known of.
+StringRef CallSeparator::callOf(StringRef value) const {
+  const ::onnx::NodeProto *maker = makers.lookup(value);
+  return maker ? StringRef(metadata.infoOf(*maker).call) : StringRef();
+}
+
+/// The parameter of a placeholder, or null.
+const SignatureInput *CallSeparator::parameterOf(StringRef placeholder) const {
+  const SignatureInput *input = placeholders.lookup(placeholder);
+  return input && input->kind == "PARAMETER" ? input : nullptr;
 }
 
 /// What nodes read in the program and the graph does not have, where they read
@@ -108,13 +115,12 @@ void CallSeparator::findLost() {
           calls.contains(name))
         continue;
       for (int operand = 0; operand < node.input_size(); ++operand) {
-        auto made = callOf.find(node.input(operand));
-        if (made == callOf.end() || made->second == info.call ||
-            kindOf(made->second) != kindOf(name))
+        StringRef made = callOf(node.input(operand));
+        if (made.empty() || made == info.call || kindOf(made) != kindOf(name))
           continue;
         // Both may be read: then by their places.
-        if (!info.reads(made->second) || argument.position == operand)
-          lost[made->second][name].push_back({&node, operand});
+        if (!info.reads(made) || argument.position == operand)
+          lost[made][name].push_back({&node, operand});
       }
     }
   }
@@ -124,7 +130,7 @@ void CallSeparator::findLost() {
 llvm::SetVector<StringRef> CallSeparator::parametersOf(StringRef module) const {
   llvm::SetVector<StringRef> parameters;
   for (const SignatureInput &input : metadata.signature)
-    if (input.kind == "PARAMETER" && moduleOf(input.target) == module)
+    if (input.kind == "PARAMETER" && modulePath(input.target) == module)
       parameters.insert(input.placeholder);
   return parameters;
 }
@@ -135,10 +141,10 @@ StringRef CallSeparator::moduleRead(StringRef call) const {
   auto nodes = calls.find(call);
   for (const NodeArgument &argument :
        metadata.infoOf(*nodes->second.front()).arguments) {
-    const SignatureInput *input = placeholders.lookup(argument.name);
-    if (!input || input->kind != "PARAMETER")
+    const SignatureInput *input = parameterOf(argument.name);
+    if (!input)
       continue;
-    StringRef its = moduleOf(input->target);
+    StringRef its = modulePath(input->target);
     if (its.empty() || (!module.empty() && its != module))
       return "";
     module = its;
@@ -162,9 +168,9 @@ StringRef CallSeparator::moduleOfLost(StringRef call) const {
   llvm::StringSet<> wanted = leavesOf(module);
   llvm::SetVector<StringRef> found;
   for (const SignatureInput &input : metadata.signature) {
-    StringRef other = moduleOf(input.target);
+    StringRef other = modulePath(input.target);
     if (input.kind != "PARAMETER" || other == module ||
-        moduleOf(other) != moduleOf(module) || found.contains(other))
+        modulePath(other) != modulePath(module) || found.contains(other))
       continue;
     bool isFree = llvm::all_of(parametersOf(other), [&](StringRef parameter) {
       return !mentioned.contains(parameter) &&
@@ -182,10 +188,8 @@ StringRef CallSeparator::moduleOfLost(StringRef call) const {
 
 bool CallSeparator::readsParameters(const ::onnx::NodeProto &node) const {
   return llvm::any_of(
-      metadata.infoOf(node).arguments, [&](const NodeArgument &argument) {
-        const SignatureInput *input = placeholders.lookup(argument.name);
-        return input && input->kind == "PARAMETER";
-      });
+      metadata.infoOf(node).arguments,
+      [&](const NodeArgument &argument) { return parameterOf(argument.name); });
 }
 
 /// Whether what reads the result of a call, itself or through operators without
@@ -199,8 +203,7 @@ bool CallSeparator::hasMergedReaders(StringRef call) const {
   for (size_t i = 0; i < behind.size(); ++i) {
     const ::onnx::NodeProto *node = behind[i];
     for (const std::string &input : node->input()) {
-      auto made = callOf.find(input);
-      if (made != callOf.end() && made->second == call)
+      if (callOf(input) == call)
         return true;
       const ::onnx::NodeProto *maker = makers.lookup(input);
       if (maker && !readsParameters(*node))
@@ -234,7 +237,7 @@ void CallSeparator::separate(StringRef kept, StringRef lostCall,
       info.path = to.str();
     for (NodeArgument &argument : info.arguments)
       if (const SignatureInput *input = placeholders.lookup(argument.name);
-          input && moduleOf(input->target) == from)
+          input && modulePath(input->target) == from)
         for (StringRef parameter : parametersOf(to))
           if (StringRef(placeholders.lookup(parameter)->target)
                   .rsplit('.')

@@ -69,10 +69,6 @@ bool isCreated(StringRef name) {
                             op);
 }
 
-StringRef moduleOf(StringRef parameter) {
-  return parameter.contains('.') ? parameter.rsplit('.').first : StringRef();
-}
-
 std::string join(StringRef module, StringRef name) {
   return module.empty() ? name.str() : (module + "." + name).str();
 }
@@ -321,7 +317,7 @@ std::string BySignature::targetOfLost(InitializerUse use, StringRef lost) {
   }
   SmallVector<const SignatureInput *> inModule, below;
   for (const SignatureInput &input : metadata.signature)
-    if (isFree(input) && moduleOf(input.target) == path)
+    if (isFree(input) && modulePath(input.target) == path)
       inModule.push_back(&input);
     else if (isFree(input) && seenFrom(path, input.target))
       below.push_back(&input);

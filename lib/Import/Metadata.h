@@ -25,6 +25,12 @@ class NodeProto;
 
 namespace shardonnx {
 
+/// What a parameter or a module lies in: "h.0.fc" of "h.0.fc.weight", "" of
+/// what is at the root.
+inline llvm::StringRef modulePath(llvm::StringRef name) {
+  return name.contains('.') ? name.rsplit('.').first : llvm::StringRef();
+}
+
 /// A value that the framework's operator reads, without the '%': a placeholder
 /// or another operator's result. `position` counts the operator's arguments
 /// from 0 and is -1 for those that were given by name.

@@ -5,6 +5,8 @@
 
 #include "NarrowInputs.h"
 
+#include "Subgraphs.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
@@ -40,13 +42,6 @@ bool handsOn(llvm::StringRef op) {
   return ops.contains(op);
 }
 
-bool hasSubgraph(const ::onnx::NodeProto &node) {
-  for (const ::onnx::AttributeProto &attribute : node.attribute())
-    if (attribute.has_g() || attribute.graphs_size() > 0)
-      return true;
-  return false;
-}
-
 /// The values that have an input's elements, itself the first; nothing if
 /// something computes with them as they are.
 std::optional<llvm::SetVector<llvm::StringRef>>
@@ -76,9 +71,8 @@ valuesOf(const ::onnx::GraphProto &graph, llvm::StringRef input) {
 } // namespace
 
 void widenNarrowInputs(::onnx::GraphProto &graph) {
-  for (const ::onnx::NodeProto &node : graph.node())
-    if (hasSubgraph(node))
-      return; // which may read anything
+  if (llvm::any_of(graph.node(), isControlFlow))
+    return; // which may read anything
   // Old files list initializers among the inputs.
   llvm::StringSet<> initializers;
   for (const TensorProto &tensor : graph.initializer())

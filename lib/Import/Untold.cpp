@@ -96,9 +96,8 @@ private:
   std::vector<std::string> constantMatrices() const;
   InputBytes read(const Initializer &init, uint64_t length) const;
   std::string findPadding();
-  bool startsUnevenly(const Initializer &init) const;
   std::pair<const Initializer *, const Initializer *>
-  findTwins(llvm::function_ref<bool(const Initializer &)> mayBe) const;
+  findTwins(bool ofFolded) const;
 
   const ::onnx::GraphProto &graph;
   const Metadata &metadata;
@@ -162,31 +161,30 @@ InputBytes Telling::read(const Initializer &init, uint64_t length) const {
   return readFirstBytes(init, options.model, length);
 }
 
-/// Whether an array is neither all zeros nor all ones, as its start tells:
-/// files of zeros stand for weights that nobody has drawn yet, and are large.
-bool Telling::startsUnevenly(const Initializer &init) const {
-  constexpr uint64_t kPart = 4096;
-  size_t width = init.type.getNumElements() > 0
-                     ? init.length / uint64_t(init.type.getNumElements())
-                     : 0;
-  InputBytes start = read(init, std::min(kPart, init.length));
-  if (width == 0 || !start || (*start)->getBufferSize() < 2 * width)
-    return false;
-  StringRef bytes = (*start)->getBuffer();
-  return bytes.drop_front(width) != bytes.drop_back(width);
+/// Whether the start of an array tells that it is neither all zeros nor all
+/// ones: files of zeros stand for weights that nobody has drawn yet, and are
+/// large.
+static bool isUneven(const Initializer &init, StringRef start) {
+  int64_t count = init.type.getNumElements();
+  size_t width = count > 0 ? init.length / uint64_t(count) : 0;
+  return width > 0 && start.size() >= 2 * width &&
+         start.drop_front(width) != start.drop_back(width);
 }
 
 /// Two weights that are equal: modules share them, or start as copies of each
-/// other.
+/// other. Those of which the older exporter has folded transposed copies, or
+/// all matrices.
 std::pair<const Initializer *, const Initializer *>
-Telling::findTwins(llvm::function_ref<bool(const Initializer &)> mayBe) const {
+Telling::findTwins(bool ofFolded) const {
   constexpr uint64_t kPart = 4096;
   llvm::StringMap<std::vector<const Initializer *>> byStart;
   for (const Initializer &init : initializers) {
-    if (!init.trainable || !mayBe(init))
+    bool mayBe = ofFolded ? init.transposed && isComputedName(init.name)
+                          : init.type.getRank() > 1;
+    if (!init.trainable || !mayBe)
       continue;
     InputBytes start = read(init, std::min(kPart, init.length));
-    if (!start)
+    if (!start || (!ofFolded && !isUneven(init, (*start)->getBuffer())))
       continue;
     auto &others = byStart[(*start)->getBuffer()];
     for (const Initializer *other : others) {
@@ -313,10 +311,7 @@ void Telling::tellOthers() {
   if (!single.empty())
     text += "; of one element, which do not unless --trainable names them: " +
             listNames(single);
-  if (auto [one, two] = findTwins([this](const Initializer &init) {
-        return init.type.getRank() > 1 && startsUnevenly(init);
-      });
-      one)
+  if (auto [one, two] = findTwins(/*ofFolded=*/false); one)
     text += "; equal, and each trains for itself, which a weight that two "
             "layers share does not: '" +
             one->symbol + "' and '" + two->symbol + "'";
@@ -337,9 +332,7 @@ llvm::LogicalResult Telling::tellOlder() {
     } else if (init.trainable && !isWeightName(init.symbol)) {
       others.push_back(init.symbol);
     }
-  if (auto [one, two] = findTwins([](const Initializer &init) {
-        return init.transposed && isComputedName(init.name);
-      });
+  if (auto [one, two] = findTwins(/*ofFolded=*/true);
       one &&
       llvm::failed(guess(
           "PyTorch's older exporter does not say whether '" + one->symbol +

@@ -176,13 +176,10 @@ SmallVector<StringRef> Missing::leavesOfMissing(StringRef module) const {
 StringRef Missing::twinOf(StringRef name) const {
   StringRef module = name.rsplit('.').first;
   SmallVector<StringRef> leaves = leavesOfMissing(module);
-  auto parentOf = [](StringRef path) {
-    return path.contains('.') ? path.rsplit('.').first : StringRef();
-  };
   llvm::MapVector<StringRef, size_t> equal; // module -> parameters that fit
   for (const Initializer &init : initializers) {
     auto [other, leaf] = StringRef(init.symbol).rsplit('.');
-    if (!init.trainable || parentOf(other) != parentOf(module))
+    if (!init.trainable || modulePath(other) != modulePath(module))
       continue;
     bool fits =
         llvm::is_contained(leaves, leaf) && hasEqualElements(init, modelPath);

@@ -166,15 +166,11 @@ void Trainer::issue(int64_t step) {
 }
 
 void Trainer::issueMicrobatches(int64_t consumed) {
-  std::vector<int64_t> samples(static_cast<size_t>(order.batch));
   for (int64_t a = 0; a < order.accumulate; ++a) {
-    for (int64_t b = 0; b < order.batch; ++b)
-      samples[static_cast<size_t>(b)] =
-          order.at(consumed, a, engine.sampleRank(), b);
     {
       TraceSpan span(trace, TraceRow::Steps, "batch");
       int64_t first = consumed + order.offset(a, engine.sampleRank());
-      fillBatch(manifest, *data, samples, {options.seed, first},
+      fillBatch(manifest, *data, samplesOf(consumed, a), {options.seed, first},
                 engine.inputs());
     }
     TraceSpan span(trace, TraceRow::Steps, "microbatch");
@@ -212,16 +208,17 @@ void Trainer::stopAt(const Outstanding &step, const StepResult &result) {
     engine.beginStep(scalarsOf(step.step, step.denominator));
     issueMicrobatches(step.samples);
   }
-  stopAtNonFinite(engine, exchange, step.step, result,
-                  findInInputs(manifest, *data, samplesOf(step.samples)));
+  std::string inputs;
+  for (int64_t a = 0; a < order.accumulate && inputs.empty(); ++a)
+    inputs = findInInputs(manifest, *data, samplesOf(step.samples, a));
+  stopAtNonFinite(engine, exchange, step.step, result, inputs);
 }
 
-// This rank's samples of the step behind so many.
-std::vector<int64_t> Trainer::samplesOf(int64_t consumed) const {
+// This rank's samples of microbatch `a` of the step behind so many.
+std::vector<int64_t> Trainer::samplesOf(int64_t consumed, int64_t a) const {
   std::vector<int64_t> samples;
-  for (int64_t a = 0; a < order.accumulate; ++a)
-    for (int64_t b = 0; b < order.batch; ++b)
-      samples.push_back(order.at(consumed, a, engine.sampleRank(), b));
+  for (int64_t b = 0; b < order.batch; ++b)
+    samples.push_back(order.at(consumed, a, engine.sampleRank(), b));
   return samples;
 }
 

@@ -45,7 +45,7 @@ private:
   void trainStep(int64_t step);
   void issue(int64_t step);
   void issueMicrobatches(int64_t consumed);
-  std::vector<int64_t> samplesOf(int64_t consumed) const;
+  std::vector<int64_t> samplesOf(int64_t consumed, int64_t a) const;
   Scalars scalarsOf(int64_t step, double denominator) const;
   /// While a step may be skipped, no later one is issued.
   int stepsAhead() const;
