@@ -33,7 +33,7 @@ NAMES = [(phase, re.compile(words, re.IGNORECASE)) for phase, words in (
              r"shx_k_sum_losses"),
     ("optimizer", r"optimizer|adam|multi_tensor|lpnorm|grad_norm|"
                   r"shx_k_squares|shx_k_norm_finish|shx_k_sum_doubles"),
-    ("GEMM", r"gemm|gemv|nvjet|cutlass|xmma|cublas|splitk|^sm\d+_"))]
+    ("GEMM", r"gemm|shx_k_grouped|gemv|nvjet|cutlass|xmma|cublas|splitk|^sm\d+_"))]
 
 # Rows of our traces in which a device works, and PyTorch's categories.
 COMPUTE = ("compute", "update", "kernel")

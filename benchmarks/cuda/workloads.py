@@ -97,6 +97,6 @@ TWIN_WORK = [
 ]
 
 # Ids below this are in every model's vocabulary.
-SPEED_VOCABULARY = 50257
+SPEED_VOCABULARY = 49152
 TWIN_VOCABULARY = 256
 SPEED_TOKENS = 1 << 20

@@ -94,7 +94,9 @@ static void addTrainingPasses(OpPassManager &pm,
   pm.addPass(nn::createAttachLossPass(loss));
   nn::DocumentMasksPassOptions documents;
   documents.separator = options.documentSeparator.value_or(-1);
-  documents.maxDocuments = options.maxDocuments.value_or(-1);
+  // None for cuDNN unless asked for: on an H100 its gradient of packed samples
+  // was NaN where a microbatch had several of them (docs/cuda.md).
+  documents.maxDocuments = options.maxDocuments.value_or(0);
   pm.addPass(nn::createDocumentMasksPass(documents));
   fsdp::AssignUnitsPassOptions units;
   units.unit.assign(options.units.begin(), options.units.end());

@@ -286,8 +286,8 @@ TEST(CudnnRefusal, Sentences) {
   d = describe(packedCase("packed", 2, 4, 2, 128, 64, 0));
   d.maskDtype = SHX_I32;
   EXPECT_STREQ(cudnnRefusal(d, true, false),
-               "cuDNN's plans have a number of documents, which "
-               "--max-documents=0 or their mask does not give");
+               "packed documents go to cuDNN only where --max-documents says "
+               "how many, and their mask is causal");
   EXPECT_EQ(attentionWorkspaceBytes(d), 0);
   d = describe(packedCase("packed", 2, 4, 2, 128, 64, 8));
   d.seqQ /= 2;

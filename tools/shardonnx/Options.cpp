@@ -288,8 +288,8 @@ void addTrainingOptions(CLI::App &app, CompileOptions &o) {
       ->type_name("ID");
   whole(app.add_option("--max-documents", o.maxDocuments,
                        "documents a sample that cuDNN's attention is planned "
-                       "for (cuda); batches with more, and 0, go to our own "
-                       "kernels [one for 256 tokens, 8 at least]"),
+                       "for (cuda, --batch=1); batches with more, and 0, go to "
+                       "our own kernels [0]"),
         0, int64_t(1) << 20);
   regexes(app.add_option(
       "--ignore", o.ignore,

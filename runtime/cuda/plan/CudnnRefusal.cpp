@@ -28,8 +28,8 @@ static bool areInARow(const ShxAttention &desc, const int64_t (&stride)[3]) {
 // Of documents as sequences of a ragged batch.
 static const char *documentRefusal(const ShxAttention &desc, bool grad) {
   if (desc.documents == 0 || !desc.causal || desc.seqQ != desc.seqK)
-    return "cuDNN's plans have a number of documents, which --max-documents=0 "
-           "or their mask does not give";
+    return "packed documents go to cuDNN only where --max-documents says how "
+           "many, and their mask is causal";
   if (desc.headDim % 16 != 0)
     return "cuDNN's workspace for documents is one for each, unless head dims "
            "are multiples of 16";

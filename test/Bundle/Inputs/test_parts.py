@@ -189,6 +189,7 @@ class PhasesTest(unittest.TestCase):
                 ("cutlass_80_tensorop_bf16_s16816gemm", "GEMM"),
                 ("shx_k_attention_keys_bf16_64", "attention"),
                 ("shx_k_gemm_epilogue_bf16_bf16", "GEMM"),
+                ("shx_k_grouped_grad_f32_bf16", "GEMM"),
                 ("shx_k_cross_entropy_bf16", "loss"),
                 ("shx_optimizer_kernel", "optimizer"),
                 ("shx_k_squares_bf16", "optimizer"),

@@ -179,9 +179,15 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
     }
     getOperation()->setAttr(kDocumentSeparatorAttr,
                             builder.getI64IntegerAttr(separator));
-    if (int64_t most = batch * documentsOfSample(length))
-      getOperation()->setAttr(kMaxDocumentsAttr,
-                              builder.getI64IntegerAttr(most));
+    int64_t most = batch * documentsOfSample(length);
+    if (most == 0)
+      return;
+    getOperation()->setAttr(kMaxDocumentsAttr, builder.getI64IntegerAttr(most));
+    if (batch > 1) // docs/cuda.md: seen with cuDNN 9.19, cause unknown
+      function.emitWarning()
+          << "--max-documents: cuDNN's gradient was not a number on an H100 "
+             "where a microbatch had several packed samples; give --batch=1, "
+             "or --max-documents=0";
   }
 
   void runOnOperation() override {
