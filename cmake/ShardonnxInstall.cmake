@@ -25,6 +25,7 @@ install(FILES ${PROJECT_BINARY_DIR}/ShardonnxConfig.cmake
         DESTINATION ${package_dir})
 
 install(FILES runtime/include/shardonnx/runtime/ABI.h
+              runtime/include/shardonnx/runtime/ConvolutionABI.h
               runtime/include/shardonnx/runtime/HostABI.h
               runtime/include/shardonnx/runtime/IndexABI.h
               runtime/include/shardonnx/runtime/MeshABI.h

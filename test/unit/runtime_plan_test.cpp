@@ -207,7 +207,7 @@ TEST(Manifest, DamageIsTold) {
 
 // A manifest that can be read, with one number replaced.
 std::string errorOfManifest(const std::string &from, const std::string &to) {
-  std::string json = R"({"abi": 15, "hash": "", "model": {"path": "m.onnx"},
+  std::string json = R"({"abi": 16, "hash": "", "model": {"path": "m.onnx"},
     "batch": 1, "seq": 4, "inputs": [],
     "loss": {"kind": "mse", "denominator": "labels", "denominator_shift": 0,
              "denominator_per_microbatch": 4},

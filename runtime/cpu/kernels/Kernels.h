@@ -83,6 +83,19 @@ struct AttentionKernels {
                    int64_t task, int64_t next, float *scratch);
 };
 
+/// Depthwise convolutions, on the layout of DepthwisePlan.h. Places are read
+/// and written up to a whole number of kDepthwiseLanes.
+struct DepthwiseKernels {
+  /// to[i] = Σ_t weights[t]·from[i + offsets[t]] for i < count.
+  void (*sumTaps)(const float *from, const int64_t *offsets,
+                  const float *weights, int64_t taps, float *to, int64_t count);
+  /// sums[t], in kDepthwiseLanes parts, += Σ_i grad[i]·from[i + offsets[t]] for
+  /// i < count; grad is zero behind.
+  void (*sumPlaces)(const float *grad, const float *from,
+                    const int64_t *offsets, int64_t taps, int64_t count,
+                    float *sums);
+};
+
 struct Kernels {
   /// Float types to and from f32; narrowing rounds to nearest even.
   void (*widen)(int32_t dtype, const void *from, float *to, int64_t count);
@@ -101,6 +114,7 @@ struct Kernels {
   /// Products in f32, and of bf16 pairs summed in f32 (null: this CPU has no
   /// instruction for them, so they are widened).
   const ProductKernels *f32Product, *bf16Product;
+  const DepthwiseKernels *depthwise;
 };
 
 /// Why there are none for the CPU at hand, as SHARDONNX_CPU_ISA would have it;

@@ -3,12 +3,15 @@
 //
 // Lowers convolutions to matrix products. Patches that neither overlap nor
 // leave gaps (a vision transformer's) are a reshape of the image; other windows
-// are copied into rows, one for each place of the kernel.
+// are copied into columns, a row for each place of the kernel. Those with a
+// kernel for each channel have an op of their own.
 
 #include "../Attributes/Windows.h"
 #include "Rearrange.h"
+#include "shardonnx/Dialect/NN/IR/NNConvolution.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -79,6 +82,47 @@ Value windowRows(Lowering &l, Value windows, const Shapes &s) {
   }
   return l.reshape(l.transpose(l.reshape(windows, split), order),
                    {s.groups, s.rows(), s.depth()});
+}
+
+/// [n, c, places…, sizes…] as columns [groups, c/groups·sizes, n·places]: a row
+/// of neighbouring windows is copied at once.
+Value windowColumns(Lowering &l, Value windows, const Shapes &s) {
+  int64_t places = productOf(s.places), sizes = productOf(s.sizes);
+  int64_t rank = static_cast<int64_t>(s.places.size());
+  // Nine axes are more than a copy has; places and sizes stay together.
+  if (rank == 3 && s.groups > 1) {
+    SmallVector<int64_t> merged = {s.batch, s.groups, s.inPerGroup, places,
+                                   sizes};
+    return l.reshape(l.transpose(l.reshape(windows, merged), {1, 2, 4, 0, 3}),
+                     {s.groups, s.depth(), s.rows()});
+  }
+  SmallVector<int64_t> split = {s.batch, s.groups, s.inPerGroup};
+  split.append(s.places);
+  split.append(s.sizes);
+  SmallVector<int64_t> order = {1, 2};
+  for (int64_t i = 0; i < rank; ++i)
+    order.push_back(3 + rank + i);
+  order.push_back(0);
+  for (int64_t i = 0; i < rank; ++i)
+    order.push_back(3 + i);
+  SmallVector<int64_t> matrix = {s.groups, s.depth(), s.rows()};
+  if (s.groups == 1) { // one axis less
+    split.erase(split.begin() + 1);
+    order.erase(order.begin());
+    for (int64_t &axis : order)
+      axis -= axis > 0;
+    matrix.erase(matrix.begin());
+  }
+  return l.reshape(l.transpose(l.reshape(windows, split), order), matrix);
+}
+
+/// Columns [groups, out/groups, n·places] as [n, out, places…].
+Value samplesFirst(Lowering &l, Value columns, const Shapes &s) {
+  SmallVector<int64_t> split = {s.groups * s.outPerGroup, s.batch,
+                                productOf(s.places)};
+  SmallVector<int64_t> shape = {s.batch, s.groups * s.outPerGroup};
+  shape.append(s.places);
+  return l.reshape(l.transpose(l.reshape(columns, split), {1, 0, 2}), shape);
 }
 
 /// Rows [groups, n·places, out/groups] as [n, out, places…].
@@ -167,6 +211,42 @@ std::optional<Operands> readOperands(Lowering &l, onnx::NodeOp node) {
   return o;
 }
 
+/// A kernel for each channel, and channels that the op takes.
+bool isDepthwise(const Windows &w, const Shapes &s) {
+  constexpr int64_t kMost = int64_t(1) << 30; // elements of a padded channel
+  int64_t elements = 1;
+  for (int64_t i = 0; i < w.rank(); ++i)
+    if (std::abs(w.low[i]) >= kMost || std::abs(w.high[i]) >= kMost ||
+        llvm::MulOverflow(elements, w.extent(i) + w.strides[i], elements) ||
+        elements > kMost)
+      return false;
+  return s.groups > 1 && s.inPerGroup == 1 && s.outPerGroup == 1;
+}
+
+Value convolve(Lowering &l, const Operands &o, const Windows &w,
+               const Shapes &s) {
+  if (isDepthwise(w, s)) {
+    SmallVector<int64_t> kernel(w.sizes);
+    kernel.insert(kernel.begin(), s.groups);
+    return nn::DepthwiseConvOp::create(l.builder, l.loc, o.x,
+                                       l.reshape(o.w, kernel), w.strides,
+                                       w.dilations, w.low, w.high);
+  }
+  Value matrix = o.matrix(l, s.outPerGroup, s.depth());
+  if (arePatches(w))
+    return channelsFirst(
+        l,
+        nn::MatmulOp::create(l.builder, l.loc,
+                             windowRows(l, cutPatches(l, o.x, w), s), matrix,
+                             /*transposeLhs=*/false, /*transposeRhs=*/true),
+        s);
+  Value windows = slideWindows(l, padSpatial(l, o.x, w.low, w.high, 0), w);
+  return samplesFirst(l,
+                      nn::MatmulOp::create(l.builder, l.loc, matrix,
+                                           windowColumns(l, windows, s)),
+                      s);
+}
+
 LogicalResult lowerConv(Lowering &l, onnx::NodeOp node) {
   auto o = readOperands(l, node);
   if (!o)
@@ -181,14 +261,7 @@ LogicalResult lowerConv(Lowering &l, onnx::NodeOp node) {
   if (!fitsBias(l, node, o->kernel[0]))
     return l.unsupported(node, kStrangeBias);
   Shapes s{o->from[0], o->groups, channels, outputs, w.places, w.sizes};
-  Value cut = arePatches(w)
-                  ? cutPatches(l, o->x, w)
-                  : slideWindows(l, padSpatial(l, o->x, w.low, w.high, 0), w);
-  Value rows = windowRows(l, cut, s);
-  Value product = nn::MatmulOp::create(
-      l.builder, l.loc, rows, o->matrix(l, s.outPerGroup, s.depth()),
-      /*transposeLhs=*/false, /*transposeRhs=*/true);
-  l.set(node->getResult(0), addBias(l, node, channelsFirst(l, product, s)));
+  l.set(node->getResult(0), addBias(l, node, convolve(l, *o, w, s)));
   return success();
 }
 

@@ -7,6 +7,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/NNConvolution.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
@@ -29,6 +30,7 @@ void nn::NNDialect::initialize() {
 #include "shardonnx/Dialect/NN/IR/NNOpsAttrs.cpp.inc"
       >();
   registerNNDialectOperations(this);
+  registerConvolutionOps(*this);
   registerF8Ops(*this);
   registerIndexOps(*this);
   registerMathOps(*this);

@@ -19,6 +19,7 @@ double crossEntropyRow(const float *logits, int64_t classes, int64_t label,
                        float softcap, float seed, float *dlogits);
 extern const AttentionKernels attentionKernels;
 extern const ProductKernels f32Product;
+extern const DepthwiseKernels depthwiseKernels;
 
 } // namespace shardonnx::rt::SHX_ISA
 

@@ -105,9 +105,16 @@ double crossEntropyRow(const float *logits, int64_t classes, int64_t label,
 }
 
 extern const Kernels kernelTable;
-const Kernels kernelTable = {widen,     narrow,          add,
-                             transpose, crossEntropyRow, &attentionKernels,
-                             nullptr,   &f32Product,     nullptr};
+const Kernels kernelTable = {widen,
+                             narrow,
+                             add,
+                             transpose,
+                             crossEntropyRow,
+                             &attentionKernels,
+                             nullptr,
+                             &f32Product,
+                             nullptr,
+                             &depthwiseKernels};
 
 } // namespace SHX_ISA
 } // namespace shardonnx::rt

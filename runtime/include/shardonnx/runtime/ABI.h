@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SHX_ABI_VERSION 15
+#define SHX_ABI_VERSION 16
 
 typedef enum ShxDType {
   SHX_F32 = 0,

@@ -10,6 +10,7 @@
 include "shardonnx/Dialect/Exec/IR/ExecBase.td"
 include "shardonnx/Dialect/Exec/IR/ExecCallOps.td"
 include "shardonnx/Dialect/Exec/IR/ExecCollectiveOps.td"
+include "shardonnx/Dialect/Exec/IR/ExecConvolutionOps.td"
 include "shardonnx/Dialect/Exec/IR/ExecHostOps.td"
 include "shardonnx/Dialect/Exec/IR/ExecIndexOps.td"
 

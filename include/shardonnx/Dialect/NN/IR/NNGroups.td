@@ -7,6 +7,7 @@
 #define SHARDONNX_DIALECT_NN_GROUPS
 
 include "shardonnx/Dialect/NN/IR/NNOps.td"
+include "shardonnx/Dialect/NN/IR/NNConvolutionOps.td"
 include "shardonnx/Dialect/NN/IR/NNF8Ops.td"
 include "shardonnx/Dialect/NN/IR/NNIndexOps.td"
 include "shardonnx/Dialect/NN/IR/NNMathOps.td"
