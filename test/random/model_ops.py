@@ -39,10 +39,11 @@ def image(b, channels=None):
 
 @op("Conv")
 def conv(b):
-    group = b.choice([1, 1, 2])
-    x, spatial, sizes = image(b, group * b.integer(1, 3))
+    group = b.choice([1, 1, 2, 3])
+    depthwise = group == 3  # a kernel for each channel
+    x, spatial, sizes = image(b, group * (1 if depthwise else b.integer(1, 3)))
     kernel, more = windows(b, spatial, sizes)
-    out = group * b.integer(1, 3)
+    out = group * (1 if depthwise else b.integer(1, 3))
     w = b.like(FLOAT, (out, b.shape(x)[1] // group, *kernel))
     inputs = [x, w] + ([b.like(FLOAT, (out,))] if b.chance(0.5) else [])
     b.add("Conv", inputs, group=group, kernel_shape=kernel, **more)

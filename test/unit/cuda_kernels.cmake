@@ -43,6 +43,7 @@ shardonnx_vector_test(Slices
 
 add_executable(cuda_kernels_test
   cuda_kernels_copy_test.cpp cuda_kernels_cumsum_test.cpp
+  cuda_kernels_depthwise_test.cpp
   cuda_kernels_embedding_test.cpp cuda_kernels_grouped_test.cpp
   cuda_kernels_index_test.cpp cuda_kernels_loss_test.cpp
   cuda_kernels_slices_test.cpp cuda_kernels_unpack_test.cpp

@@ -149,14 +149,17 @@ void Kernel::dropUnitAxes() {
 }
 
 /// Without reductions any axis may be the vector axis: take the one along which
-/// most buffers are contiguous (a store weighs double), the later at a tie.
+/// most elements are contiguous (a store weighs double), the later at a tie.
 void Kernel::chooseVectorAxis() {
   auto scoreOf = [&](unsigned axis) {
-    int64_t score = 0;
+    double score = 0;
     for (auto [i, buffer] : llvm::enumerate(buffers)) {
-      int64_t weight = i < getNumInputs() ? 1 : 2;
-      if (buffer.strides[axis] == 1)
-        score += weight * std::min<int64_t>(sizes[axis], 8);
+      if (buffer.strides[axis] != 1)
+        continue;
+      double elements = i < getNumInputs() ? 1 : 2;
+      for (auto [size, stride] : llvm::zip(sizes, buffer.strides))
+        elements *= stride == 0 ? 1 : double(size);
+      score += elements * double(std::min<int64_t>(sizes[axis], 8));
     }
     return score;
   };

@@ -72,13 +72,15 @@ __device__ void conv(const ShxDepthwiseConv &d, const void *image,
   *typed<Type>(result, part.plane * size + part.at) = Float<Type>::narrow(sum);
 }
 
-// The place that reads an element by one of the kernel's; -1: none does.
+// The place that reads an element by one of the kernel's; -1: none does. A
+// padded channel has less than 2^31 elements.
 __device__ int placeOf(const ShxDepthwiseConv &d, int axis, int at, int tap) {
-  int64_t from = at + d.low[axis] - tap * d.dilation[axis];
-  if (from < 0 || from % d.stride[axis] != 0)
+  int stride = int(d.stride[axis]);
+  int from = at + int(d.low[axis]) - tap * int(d.dilation[axis]);
+  if (from < 0 || from % stride != 0)
     return -1;
-  int64_t place = from / d.stride[axis];
-  return place < d.result[axis] ? int(place) : -1;
+  int place = from / stride;
+  return place < int(d.result[axis]) ? place : -1;
 }
 
 template <int32_t Type>
@@ -98,8 +100,7 @@ __device__ void imageGrad(const ShxDepthwiseConv &d, const void *grad,
     for (int ky = 0; ky < d.kernel[1]; ++ky) {
       int y = z < 0 ? -1 : placeOf(d, 1, at.x[1], ky);
       const Stored<Type> *line = dy + (z * d.result[1] + y) * d.result[2];
-#pragma unroll 1
-      for (int kx = 0; kx < d.kernel[2]; ++kx, ++tap) { // divisions take room
+      for (int kx = 0; kx < d.kernel[2]; ++kx, ++tap) {
         int place = y < 0 ? -1 : placeOf(d, 2, at.x[2], kx);
         if (place >= 0)
           sum += Float<Type>::widen(line[place]) * Float<Type>::widen(w[tap]);

@@ -76,12 +76,42 @@ func.func @patches(%x: tensor<2x3x8x8xf32>, %w: tensor<5x3x4x4xf32>, %b: tensor<
 func.func @convolutions(%x: tensor<2x4x7xf32>, %w: tensor<6x2x3xf32>, %t: tensor<4x3x3xf32>) -> (tensor<2x6x4xf32>, tensor<2x3x14xf32>) {
   // CHECK: nn.concat %{{.*}} -> tensor<2x4x9xf32>
   // CHECK: nn.windows %{{.*}} {axes = array<i64: 2>, dilations = array<i64: 1>, sizes = array<i64: 3>, strides = array<i64: 2>} : (tensor<2x4x9xf32>) -> tensor<2x4x4x3xf32>
-  // CHECK: nn.matmul %{{.*}} {transpose_rhs} : (tensor<2x8x6xf32>, tensor<2x3x6xf32>) -> tensor<2x8x3xf32>
+  // CHECK: nn.transpose %{{.*}} {permutation = array<i64: 1, 2, 4, 0, 3>}
+  // CHECK: nn.matmul %{{.*}}, %{{.*}} : (tensor<2x3x6xf32>, tensor<2x6x8xf32>) -> tensor<2x3x8xf32>
   %0 = onnx.node "Conv"(%x, %w) {group = 2 : i64, strides = array<i64: 2>, pads = array<i64: 1, 1>} : (tensor<2x4x7xf32>, tensor<6x2x3xf32>) -> tensor<2x6x4xf32>
   // CHECK: nn.matmul %{{.*}} : (tensor<14x4xf32>, tensor<4x9xf32>) -> tensor<14x9xf32>
   // CHECK: nn.overlap_add %{{.*}} : tensor<2x3x7x3xf32> -> tensor<2x3x15xf32>
   %1 = onnx.node "ConvTranspose"(%x, %t) {strides = array<i64: 2>, pads = array<i64: 1, 1>, output_padding = array<i64: 1>} : (tensor<2x4x7xf32>, tensor<4x3x3xf32>) -> tensor<2x3x14xf32>
   return %0, %1 : tensor<2x6x4xf32>, tensor<2x3x14xf32>
+}
+
+// -----
+
+// A kernel for each channel is an op of its own; of two for each it is not.
+// CHECK-LABEL: func.func @depthwise
+func.func @depthwise(%x: tensor<2x4x7xf32>, %w: tensor<4x1x3xf32>, %b: tensor<4xf32>, %two: tensor<8x1x3xf32>) -> (tensor<2x4x4xf32>, tensor<2x8x5xf32>) {
+  // CHECK: %[[W:.*]] = nn.reshape %{{.*}} : tensor<4x1x3xf32> -> tensor<4x3xf32>
+  // CHECK: %[[C:.*]] = nn.depthwise_conv %{{.*}}, %[[W]] {dilations = array<i64: 1>, high = array<i64: 2>, low = array<i64: 1>, strides = array<i64: 2>} : (tensor<2x4x7xf32>, tensor<4x3xf32>) -> tensor<2x4x4xf32>
+  // CHECK: nn.add %[[C]], %{{.*}} : (tensor<2x4x4xf32>, tensor<4x1xf32>) -> tensor<2x4x4xf32>
+  %0 = onnx.node "Conv"(%x, %w, %b) {group = 4 : i64, strides = array<i64: 2>, pads = array<i64: 1, 2>} : (tensor<2x4x7xf32>, tensor<4x1x3xf32>, tensor<4xf32>) -> tensor<2x4x4xf32>
+  // CHECK-NOT: depthwise
+  // CHECK: nn.windows
+  %1 = onnx.node "Conv"(%x, %two) {group = 4 : i64} : (tensor<2x4x7xf32>, tensor<8x1x3xf32>) -> tensor<2x8x5xf32>
+  return %0, %1 : tensor<2x4x4xf32>, tensor<2x8x5xf32>
+}
+
+// -----
+
+// One element's windows are columns as they lie, or rows where a transpose has
+// put the channels last.
+// CHECK-LABEL: func.func @pointwise
+func.func @pointwise(%x: tensor<2x4x7xf32>, %t: tensor<2x7x4xf32>, %w: tensor<6x4x1xf32>) -> (tensor<2x6x7xf32>, tensor<2x6x7xf32>) {
+  // CHECK: nn.matmul %{{.*}}, %{{.*}} : (tensor<6x4xf32>, tensor<4x14xf32>) -> tensor<6x14xf32>
+  %0 = onnx.node "Conv"(%x, %w) : (tensor<2x4x7xf32>, tensor<6x4x1xf32>) -> tensor<2x6x7xf32>
+  %1 = onnx.node "Transpose"(%t) {perm = array<i64: 0, 2, 1>} : (tensor<2x7x4xf32>) -> tensor<2x4x7xf32>
+  // CHECK: nn.matmul %{{.*}}, %{{.*}} {transpose_rhs} : (tensor<14x4xf32>, tensor<6x4xf32>) -> tensor<14x6xf32>
+  %2 = onnx.node "Conv"(%1, %w) : (tensor<2x4x7xf32>, tensor<6x4x1xf32>) -> tensor<2x6x7xf32>
+  return %0, %2 : tensor<2x6x7xf32>, tensor<2x6x7xf32>
 }
 
 // -----

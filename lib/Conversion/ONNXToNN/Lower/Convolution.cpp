@@ -223,6 +223,20 @@ bool isDepthwise(const Windows &w, const Shapes &s) {
   return s.groups > 1 && s.inPerGroup == 1 && s.outPerGroup == 1;
 }
 
+/// Whether the channels lie side by side in memory, behind a transpose.
+bool isChannelsLast(Value image) {
+  auto transpose = image.getDefiningOp<nn::TransposeOp>();
+  return transpose &&
+         transpose.getPermutation()[1] == rankOf(transpose.getOperand()) - 1;
+}
+
+/// Rows are a reshape of patches, and the result's channels then lie side by
+/// side. One element's windows are as well columns, which channels in front
+/// are already.
+bool takesRows(const Operands &o, const Windows &w) {
+  return arePatches(w) && (productOf(w.sizes) > 1 || isChannelsLast(o.x));
+}
+
 Value convolve(Lowering &l, const Operands &o, const Windows &w,
                const Shapes &s) {
   if (isDepthwise(w, s)) {
@@ -233,7 +247,7 @@ Value convolve(Lowering &l, const Operands &o, const Windows &w,
                                        w.dilations, w.low, w.high);
   }
   Value matrix = o.matrix(l, s.outPerGroup, s.depth());
-  if (arePatches(w))
+  if (takesRows(o, w))
     return channelsFirst(
         l,
         nn::MatmulOp::create(l.builder, l.loc,
