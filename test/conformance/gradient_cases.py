@@ -227,6 +227,13 @@ def transforms():
         yield case("DFT", floats(2, 4, 3, parts), None, np.int64(1), **more)
         for length in (3, 6):
             yield case("DFT", floats(2, 4, parts), np.int64(length), **more)
+    # By two factors.
+    yield case("DFT", floats(1, 768, 1, seed=7))
+    yield case("DFT", floats(1, 720, 2, seed=7))
+    yield case("DFT", floats(1, 1024, 1, seed=7), onesided=1)
+    for length in (1024, 1025):
+        yield case("DFT", floats(1, 513, 2, seed=7), np.int64(length),
+                   onesided=1, inverse=1)
     for window, length in ((floats(4, seed=3), None), (None, np.int64(3))):
         for sides in (0, 1):
             yield case("STFT", floats(2, 9, 1), np.int64(2), window, length,

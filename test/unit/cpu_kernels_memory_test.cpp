@@ -191,6 +191,33 @@ TEST(CpuCopy, LargeF32) {
   }
 }
 
+// Complex numbers of which the axes change places: in tiles, in lines, and
+// where they do not begin at whole pairs.
+TEST(CpuCopy, TransposesPairs) {
+  std::mt19937 random(31);
+  for (int64_t rows : {3, 8, 70, 129})
+    for (int64_t columns : {2, 9, 65})
+      for (int64_t first : {0, 1, 2}) {
+        ShxCopy d{};
+        d.rank = 3;
+        const int64_t dims[] = {columns, rows, 2};
+        const int64_t src[] = {2, 2 * columns, 1}, dst[] = {2 * rows, 2, 1};
+        std::copy_n(dims, 3, d.dims);
+        std::copy_n(src, 3, d.srcStride);
+        std::copy_n(dst, 3, d.dstStride);
+        Buffer from(SHX_F32, 2 * rows * columns + first),
+            to(SHX_F32, 2 * rows * columns);
+        from.fillRandom(random);
+        rt::setPoolThreads(1 + int(random() % 3));
+        shx_copy(nullptr, &d, static_cast<float *>(from.data()) + first,
+                 to.data());
+        EXPECT_TRUE(to.guardsIntact());
+        for (int64_t i = 0; i < to.size(); ++i)
+          ASSERT_EQ(to.get(i), from.get(first + i / 2 / rows * 2 +
+                                        i / 2 % rows * 2 * columns + i % 2));
+      }
+}
+
 TEST(CpuCopy, LongRunsAreSharedOut) {
   std::mt19937 random(10);
   ShxCopy d{};

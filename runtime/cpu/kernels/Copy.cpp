@@ -8,6 +8,7 @@
 #include "AttentionPlan.h"
 #include "Matrix.h"
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -98,6 +99,7 @@ public:
         dims[rank++] = {desc.dims[i], desc.srcStride[i], desc.dstStride[i]};
     sortDims();
     mergeDims();
+    joinPairs();
     if (rank == 0)
       dims[rank++] = {1, 1, 1};
   }
@@ -141,12 +143,33 @@ private:
     rank = kept;
   }
 
+  // Pairs of f32, such as complex numbers, are elements of 64 bits.
+  void joinPairs() {
+    if (rank < 2 || srcDtype != SHX_F32 || dstDtype != SHX_F32 || accumulate)
+      return;
+    const Dim &last = dims[rank - 1];
+    auto isAligned = [](const char *at) {
+      return reinterpret_cast<uintptr_t>(at) % sizeof(int64_t) == 0;
+    };
+    if (last.size != 2 || last.src != 1 || last.dst != 1 || !isAligned(src) ||
+        !isAligned(dst))
+      return;
+    for (int i = 0; i < rank - 1; ++i)
+      if (dims[i].src % 2 != 0 || dims[i].dst % 2 != 0)
+        return;
+    --rank;
+    for (int i = 0; i < rank; ++i)
+      dims[i] = {dims[i].size, dims[i].src / 2, dims[i].dst / 2};
+    srcDtype = dstDtype = SHX_I64;
+  }
+
   // The dim along which the source is contiguous when the destination is so
-  // along the last; -1 when the copy is no f32 transposition.
+  // along the last; -1 when the copy is no transposition of f32 or 64 bits.
   int crossingDim() const {
     const Dim &last = dims[rank - 1];
-    if (srcDtype != SHX_F32 || dstDtype != SHX_F32 || accumulate ||
-        last.dst != 1 || last.src == 1 || last.size < 8)
+    bool hasTiles = srcDtype == SHX_F32 || srcDtype == SHX_I64;
+    if (!hasTiles || dstDtype != srcDtype || accumulate || last.dst != 1 ||
+        last.src == 1 || last.size < 8)
       return -1;
     for (int i = 0; i < rank - 1; ++i)
       if (dims[i].src == 1 && dims[i].size >= 8)
@@ -169,7 +192,6 @@ private:
   }
 
   void transposeTiles(int crossing) {
-    const Kernels &table = kernels();
     const Dim wide = dims[rank - 1], tall = dims[crossing];
     int64_t outer = 1;
     for (int i = 0; i < rank - 1; ++i)
@@ -185,15 +207,26 @@ private:
         Offset offset = locate(t / (tilesX * tilesY), rank - 1, crossing);
         int64_t x = t % tilesX * kCopyTile;
         int64_t y = t / tilesX % tilesY * kCopyTile;
-        const float *from = reinterpret_cast<const float *>(src) + offset.src +
-                            x * wide.src + y;
-        float *to =
-            reinterpret_cast<float *>(dst) + offset.dst + y * tall.dst + x;
-        table.transpose(std::min(kCopyTile, wide.size - x),
-                        std::min(kCopyTile, tall.size - y), from, wide.src, to,
-                        tall.dst);
+        int64_t bytes = elementBytes(srcDtype);
+        transposeTile(std::min(kCopyTile, wide.size - x),
+                      std::min(kCopyTile, tall.size - y),
+                      src + (offset.src + x * wide.src + y) * bytes, wide.src,
+                      dst + (offset.dst + y * tall.dst + x) * bytes, tall.dst);
       }
     });
+  }
+
+  void transposeTile(int64_t rows, int64_t columns, const char *from,
+                     int64_t fromStride, char *to, int64_t toStride) const {
+    if (srcDtype == SHX_F32)
+      return kernels().transpose(
+          rows, columns, reinterpret_cast<const float *>(from), fromStride,
+          reinterpret_cast<float *>(to), toStride);
+    const auto *source = reinterpret_cast<const int64_t *>(from);
+    auto *target = reinterpret_cast<int64_t *>(to);
+    for (int64_t y = 0; y < columns; ++y)
+      for (int64_t x = 0; x < rows; ++x)
+        target[y * toStride + x] = source[x * fromStride + y];
   }
 
   void copyRuns(int64_t total) {
@@ -293,7 +326,7 @@ private:
 
   Dim dims[SHX_MAX_RANK + 1];
   int rank = 0;
-  const int32_t srcDtype, dstDtype;
+  int32_t srcDtype, dstDtype;
   const bool accumulate;
   const char *src;
   char *dst;

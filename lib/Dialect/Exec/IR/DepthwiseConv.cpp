@@ -106,8 +106,9 @@ SmallVector<CallArgument> DepthwiseConvKernelGradOp::getCallArguments() {
 
 template <typename Op> static double flopsOf(Op op) {
   auto [image, kernel, result] = partsOf(op);
-  return 2.0 * double(typeOf(result).getNumElements()) *
-         double(typeOf(kernel).getNumElements() / typeOf(kernel).getDimSize(0));
+  int64_t taps =
+      ShapedType::getNumElements(typeOf(kernel).getShape().drop_front());
+  return 2.0 * double(typeOf(result).getNumElements()) * double(taps);
 }
 
 double DepthwiseConvOp::getExecutedFlops() { return flopsOf(*this); }
