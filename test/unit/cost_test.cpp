@@ -292,6 +292,25 @@ TEST(Device, MeasuredRatesAreTheRanks) {
   EXPECT_FALSE(withThreads(device, 1, 2).halfRates);
 }
 
+// A quarter of the products' rate, and what it moves at the kernels'.
+TEST(Device, DepthwiseConvolutionsTakeTheProductsRate) {
+  Device device = *deviceNamed("cpu");
+  ThreadRates rates;
+  rates.productFlops = 8e9;
+  rates.rowBytes = 1e9;
+  device.f32Rates = rates;
+  device.launchSeconds = 0;
+  Manifest manifest;
+  Manifest::Launch launch;
+  launch.kind = "convolution";
+  launch.name = "depthwise_conv";
+  launch.flops = 4e9;
+  launch.readBytes = 1e9;
+  EXPECT_NEAR(
+      launchSeconds(manifest, launch, Manifest::Phase::Forward, device, ""), 3,
+      1e-9);
+}
+
 TEST(Device, OneRankWaitsForNobody) {
   for (const std::string &name : deviceNames()) {
     Device device = *deviceNamed(name);

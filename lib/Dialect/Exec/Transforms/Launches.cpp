@@ -173,6 +173,9 @@ static StringRef kindOf(Operation *op) {
     return "product";
   if (isa<AttentionOp, AttentionGradOp>(op))
     return "attention";
+  if (isa<DepthwiseConvOp, DepthwiseConvImageGradOp, DepthwiseConvKernelGradOp>(
+          op))
+    return "convolution";
   if (isa<CrossEntropyOp, LinearCrossEntropyOp>(op))
     return "loss";
   if (isa<EmbeddingOp, EmbeddingGradOp>(op))
