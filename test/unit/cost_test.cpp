@@ -6,6 +6,7 @@
 #include "axis_call.h"
 #include "shardonnx/Cost/AxisTime.h"
 #include "shardonnx/Cost/Calibration.h"
+#include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/Cost/LinearLayer.h"
 
 #include <gtest/gtest.h>
