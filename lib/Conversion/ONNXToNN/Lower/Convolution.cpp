@@ -53,59 +53,29 @@ struct Shapes {
   int64_t depth() const { return inPerGroup * productOf(sizes); }
 };
 
-/// [n, c, places…, sizes…] as rows [groups, n·places, c/groups·sizes].
-Value windowRows(Lowering &l, Value windows, const Shapes &s) {
-  int64_t rank = static_cast<int64_t>(s.places.size());
-  // Nine axes are more than a copy has; places and sizes stay together.
-  if (rank == 3 && s.groups > 1) {
-    SmallVector<int64_t> merged = {s.batch, s.groups, s.inPerGroup,
-                                   productOf(s.places), productOf(s.sizes)};
-    return l.reshape(l.transpose(l.reshape(windows, merged), {1, 0, 3, 2, 4}),
-                     {s.groups, s.rows(), s.depth()});
-  }
+/// [n, c, places…, sizes…] as a matrix for each group: of rows, [groups,
+/// n·places, c/groups·sizes], or of columns, [groups, c/groups·sizes,
+/// n·places], where a row of neighbouring windows is copied at once.
+Value windowMatrix(Lowering &l, Value windows, const Shapes &s, bool columns) {
   SmallVector<int64_t> split = {s.batch, s.groups, s.inPerGroup};
-  split.append(s.places);
-  split.append(s.sizes);
-  SmallVector<int64_t> order = {1, 0};
-  for (int64_t i = 0; i < rank; ++i)
-    order.push_back(3 + i);
-  order.push_back(2);
-  for (size_t i = 0; i < s.sizes.size(); ++i)
-    order.push_back(3 + rank + static_cast<int64_t>(i));
-  if (s.groups == 1) { // one axis less
-    split.erase(split.begin() + 1);
-    order.erase(order.begin());
-    for (int64_t &axis : order)
-      axis -= axis > 0;
-    return l.reshape(l.transpose(l.reshape(windows, split), order),
-                     {s.rows(), s.depth()});
-  }
-  return l.reshape(l.transpose(l.reshape(windows, split), order),
-                   {s.groups, s.rows(), s.depth()});
-}
-
-/// [n, c, places…, sizes…] as columns [groups, c/groups·sizes, n·places]: a row
-/// of neighbouring windows is copied at once.
-Value windowColumns(Lowering &l, Value windows, const Shapes &s) {
-  int64_t places = productOf(s.places), sizes = productOf(s.sizes);
-  int64_t rank = static_cast<int64_t>(s.places.size());
+  // The axes of split that count windows, and their elements.
+  SmallVector<int64_t> places = {0}, elements = {2};
+  auto add = [&](SmallVector<int64_t> &axes, ArrayRef<int64_t> sizes) {
+    for (int64_t size : sizes) {
+      axes.push_back(static_cast<int64_t>(split.size()));
+      split.push_back(size);
+    }
+  };
   // Nine axes are more than a copy has; places and sizes stay together.
-  if (rank == 3 && s.groups > 1) {
-    SmallVector<int64_t> merged = {s.batch, s.groups, s.inPerGroup, places,
-                                   sizes};
-    return l.reshape(l.transpose(l.reshape(windows, merged), {1, 2, 4, 0, 3}),
-                     {s.groups, s.depth(), s.rows()});
-  }
-  SmallVector<int64_t> split = {s.batch, s.groups, s.inPerGroup};
-  split.append(s.places);
-  split.append(s.sizes);
-  SmallVector<int64_t> order = {1, 2};
-  for (int64_t i = 0; i < rank; ++i)
-    order.push_back(3 + rank + i);
-  order.push_back(0);
-  for (int64_t i = 0; i < rank; ++i)
-    order.push_back(3 + i);
-  SmallVector<int64_t> matrix = {s.groups, s.depth(), s.rows()};
+  bool merges = s.places.size() == 3 && s.groups > 1;
+  SmallVector<int64_t> together = {productOf(s.places), productOf(s.sizes)};
+  add(places, merges ? ArrayRef(together).take_front() : ArrayRef(s.places));
+  add(elements, merges ? ArrayRef(together).take_back() : ArrayRef(s.sizes));
+  SmallVector<int64_t> order = {1}, matrix = {s.groups};
+  order.append(columns ? elements : places);
+  order.append(columns ? places : elements);
+  matrix.push_back(columns ? s.depth() : s.rows());
+  matrix.push_back(columns ? s.rows() : s.depth());
   if (s.groups == 1) { // one axis less
     split.erase(split.begin() + 1);
     order.erase(order.begin());
@@ -250,15 +220,18 @@ Value convolve(Lowering &l, const Operands &o, const Windows &w,
   if (takesRows(o, w))
     return channelsFirst(
         l,
-        nn::MatmulOp::create(l.builder, l.loc,
-                             windowRows(l, cutPatches(l, o.x, w), s), matrix,
-                             /*transposeLhs=*/false, /*transposeRhs=*/true),
+        nn::MatmulOp::create(
+            l.builder, l.loc,
+            windowMatrix(l, cutPatches(l, o.x, w), s, /*columns=*/false),
+            matrix,
+            /*transposeLhs=*/false, /*transposeRhs=*/true),
         s);
   Value windows = slideWindows(l, padSpatial(l, o.x, w.low, w.high, 0), w);
-  return samplesFirst(l,
-                      nn::MatmulOp::create(l.builder, l.loc, matrix,
-                                           windowColumns(l, windows, s)),
-                      s);
+  return samplesFirst(
+      l,
+      nn::MatmulOp::create(l.builder, l.loc, matrix,
+                           windowMatrix(l, windows, s, /*columns=*/true)),
+      s);
 }
 
 LogicalResult lowerConv(Lowering &l, onnx::NodeOp node) {
@@ -294,9 +267,9 @@ LogicalResult lowerConvTranspose(Lowering &l, onnx::NodeOp node) {
   // The product's columns are what each place adds around itself.
   Shapes s{o->from[0], o->groups, o->from[1] / o->groups, 0, w.places, {}};
   s.outPerGroup = o->kernel[1] * productOf(w.sizes);
-  Value product =
-      nn::MatmulOp::create(l.builder, l.loc, windowRows(l, o->x, s),
-                           o->matrix(l, s.inPerGroup, s.outPerGroup));
+  Value product = nn::MatmulOp::create(
+      l.builder, l.loc, windowMatrix(l, o->x, s, /*columns=*/false),
+      o->matrix(l, s.inPerGroup, s.outPerGroup));
   Value columns = channelsFirst(l, product, s);
   Value sum = addWindows(l, columns, o->groups * o->kernel[1], w);
   for (SmallVector<int64_t> *pads : {&w.low, &w.high})
