@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNConvolution.h"
 #include "shardonnx/Differentiate/Passes.h"
 
 namespace shardonnx {
@@ -33,7 +34,8 @@ static Value filler(OpBuilder &builder, Location loc, RankedTensorType type) {
 
 /// Is what the op makes of nothing a sum?
 static bool sumsUp(Operation *op) {
-  return isa<nn::ReduceSumOp, nn::MatmulOp, nn::PadOp, nn::EmbeddingGradOp>(op);
+  return isa<nn::ReduceSumOp, nn::MatmulOp, nn::PadOp, nn::EmbeddingGradOp,
+             nn::DepthwiseConvOp, nn::DepthwiseConvKernelGradOp>(op);
 }
 
 static void shorten(nn::ConcatOp op) {

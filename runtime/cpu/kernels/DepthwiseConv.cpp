@@ -24,6 +24,13 @@ public:
     findTaps();
   }
 
+  /// The same with what imageGrad needs.
+  static DepthwiseConv turned(const ShxDepthwiseConv &desc) {
+    DepthwiseConv conv(desc);
+    conv.orderByPhase();
+    return conv;
+  }
+
   void forward(const void *image, const void *kernel, void *result) const {
     forEachChannel([&](int64_t sample, int64_t channel, const Scratch &s) {
       int64_t at = sample * d.channels + channel;
@@ -89,8 +96,7 @@ private:
       }
   }
 
-  // The offset of each element of the kernel and, phase by phase, of those that
-  // meet in it, from the image's side.
+  // The offset of each element of the kernel.
   void findTaps() {
     for (int64_t z = 0; z < d.kernel[0]; ++z)
       for (int64_t y = 0; y < d.kernel[1]; ++y)
@@ -98,16 +104,25 @@ private:
           offsets.push_back(plan.at(0, z * d.dilation[0]) +
                             plan.at(1, y * d.dilation[1]) +
                             plan.at(2, x * d.dilation[2]));
+  }
+
+  // Phase by phase those that meet in it, from the image's side.
+  void orderByPhase() {
+    auto phaseOf = [&](size_t tap) { return offsets[tap] / plan.phaseSize; };
+    for (size_t tap = 0; tap < offsets.size(); ++tap)
+      order.push_back(tap);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return phaseOf(a) < phaseOf(b);
+    });
+    for (size_t tap : order)
+      backOffsets.push_back(-(offsets[tap] % plan.phaseSize));
     int64_t phaseCount = plan.planeSize / plan.phaseSize;
-    for (int64_t phase = 0; phase < phaseCount; ++phase) {
-      phaseBegins.push_back(order.size());
-      for (size_t t = 0; t < offsets.size(); ++t)
-        if (offsets[t] / plan.phaseSize == phase) {
-          order.push_back(t);
-          backOffsets.push_back(-(offsets[t] % plan.phaseSize));
-        }
+    size_t begin = 0;
+    for (int64_t phase = 0; phase <= phaseCount; ++phase) {
+      while (begin < order.size() && phaseOf(order[begin]) < phase)
+        ++begin;
+      phaseBegins.push_back(begin);
     }
-    phaseBegins.push_back(order.size());
   }
 
   template <typename Body> void forEachChannel(const Body &body) const {
@@ -242,7 +257,7 @@ void shx_depthwise_conv_image_grad(ShxContext *ctx,
                                    const void *grad, const void *kernel,
                                    void *image) {
   TraceScope scope(ctx, "depthwise_conv_image_grad");
-  DepthwiseConv(*desc).imageGrad(grad, kernel, image);
+  DepthwiseConv::turned(*desc).imageGrad(grad, kernel, image);
 }
 
 void shx_depthwise_conv_kernel_grad(ShxContext *ctx,

@@ -105,6 +105,7 @@ func.func @depthwise(%x: tensor<2x4x7xf32>, %w: tensor<4x1x3xf32>, %b: tensor<4x
 // One element's windows are columns as they lie, or rows where a transpose has
 // put the channels last.
 // CHECK-LABEL: func.func @pointwise
+// CHECK-NOT: nn.windows
 func.func @pointwise(%x: tensor<2x4x7xf32>, %t: tensor<2x7x4xf32>, %w: tensor<6x4x1xf32>) -> (tensor<2x6x7xf32>, tensor<2x6x7xf32>) {
   // CHECK: nn.matmul %{{.*}}, %{{.*}} : (tensor<6x4xf32>, tensor<4x14xf32>) -> tensor<6x14xf32>
   %0 = onnx.node "Conv"(%x, %w) : (tensor<2x4x7xf32>, tensor<6x4x1xf32>) -> tensor<2x6x7xf32>

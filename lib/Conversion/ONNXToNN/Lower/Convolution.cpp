@@ -226,7 +226,10 @@ Value convolve(Lowering &l, const Operands &o, const Windows &w,
             matrix,
             /*transposeLhs=*/false, /*transposeRhs=*/true),
         s);
-  Value windows = slideWindows(l, padSpatial(l, o.x, w.low, w.high, 0), w);
+  // A reshape is split over a mesh where windows are not.
+  Value windows =
+      arePatches(w) ? cutPatches(l, o.x, w)
+                    : slideWindows(l, padSpatial(l, o.x, w.low, w.high, 0), w);
   return samplesFirst(
       l,
       nn::MatmulOp::create(l.builder, l.loc, matrix,

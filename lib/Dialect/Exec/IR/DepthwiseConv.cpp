@@ -52,8 +52,16 @@ template <typename Op> static ShxDepthwiseConv describe(Op op) {
 /// overflows.
 static bool isOfReasonableSize(const ShxDepthwiseConv &desc) {
   int64_t elements = 1;
+  auto isSmall = [](int64_t number) {
+    return number > INT32_MIN && number < INT32_MAX;
+  };
   for (int axis = 0; axis < rt::kSpatialAxes; ++axis)
-    if (llvm::MulOverflow(elements,
+    if (desc.image[axis] < 1 || desc.kernel[axis] < 1 ||
+        desc.result[axis] < 1 || desc.stride[axis] < 1 ||
+        desc.dilation[axis] < 1 || !isSmall(desc.kernel[axis]) ||
+        !isSmall(desc.result[axis]) || !isSmall(desc.stride[axis]) ||
+        !isSmall(desc.dilation[axis]) || !isSmall(desc.low[axis]) ||
+        llvm::MulOverflow(elements,
                           rt::depthwiseExtent(desc, axis) + desc.stride[axis],
                           elements) ||
         elements > INT32_MAX)
@@ -82,7 +90,7 @@ template <typename Op> static LogicalResult verifyConv(Op op) {
   if (differs || dtypeOf(image) != dtypeOf(result))
     return op.emitOpError("needs buffers of one type");
   if (!isOfReasonableSize(describe(op)))
-    return op.emitOpError("has a channel of more than 2^31 elements");
+    return op.emitOpError("has no channel of at most 2^31 elements");
   return success();
 }
 

@@ -43,8 +43,9 @@ placesOf(ArrayRef<int64_t> image, ArrayRef<int64_t> kernel, Op op) {
   for (size_t i = 0; i < axes; ++i) {
     int64_t in = image[i + 2], size = kernel[i + 1];
     if (strides[i] < 1 || dilations[i] < 1 || strides[i] >= kMost ||
-        dilations[i] >= kMost || std::abs(low[i]) >= kMost ||
-        std::abs(high[i]) >= kMost || in >= kMost || size < 1 || size >= kMost)
+        dilations[i] >= kMost || low[i] <= -kMost || low[i] >= kMost ||
+        high[i] <= -kMost || high[i] >= kMost || in >= kMost || size < 1 ||
+        size >= kMost)
       return std::nullopt;
     int64_t room = in + low[i] + high[i] - dilations[i] * (size - 1) - 1;
     if (room < 0)

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
+#include "shardonnx/Dialect/NN/IR/NNConvolution.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Support/ElementType.h"
@@ -54,7 +55,8 @@ static void setElementType(Value value, Type type) {
 /// Operands that a library call or a norm reads in the low type; the others
 /// (tables, masks, statistics) stay.
 static unsigned numLowOperands(Operation *op) {
-  if (isa<MatmulOp, LayerNormOp, RmsNormOp, LinearCrossEntropyOp>(op))
+  if (isa<MatmulOp, DepthwiseConvOp, LayerNormOp, RmsNormOp,
+          LinearCrossEntropyOp>(op))
     return op->getNumOperands();
   if (isa<AttentionOp>(op))
     return 3;
@@ -64,8 +66,9 @@ static unsigned numLowOperands(Operation *op) {
 /// An op whose first result follows its first operands' type, and whose other
 /// results are f32 always.
 static bool isNamedOp(Operation *op) {
-  return isa<MatmulOp, LayerNormOp, RmsNormOp, SoftmaxOp, LogSoftmaxOp,
-             AttentionOp, RotaryOp, EmbeddingOp, LinearCrossEntropyOp>(op);
+  return isa<MatmulOp, DepthwiseConvOp, LayerNormOp, RmsNormOp, SoftmaxOp,
+             LogSoftmaxOp, AttentionOp, RotaryOp, EmbeddingOp,
+             LinearCrossEntropyOp>(op);
 }
 
 /// Losses compute in f32 from any type.
