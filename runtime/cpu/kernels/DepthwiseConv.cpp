@@ -52,6 +52,8 @@ public:
       float *places = s.places + wholeSteps(plan.reach, kDepthwiseLanes);
       spreadPlaces(floatAt(d.resultDtype, grad, at * resultSize), s, places);
       readKernel(kernel, channel, s);
+      for (size_t i = 0; i < order.size(); ++i)
+        s.sums[i] = s.weights[order[i]];
       // What the last vector of a phase writes too much, the next one covers.
       for (size_t p = 0; p + 1 < phaseBegins.size(); ++p) {
         size_t first = phaseBegins[p];
@@ -142,13 +144,10 @@ private:
         body((z * sizes[1] + y) * sizes[2], z, y);
   }
 
-  // The kernel's elements, in `sums` in the order of the phases.
   void readKernel(const void *kernel, int64_t channel, const Scratch &s) const {
     kernels().widen(d.kernelDtype,
                     floatAt(d.kernelDtype, kernel, channel * plan.taps),
                     s.weights, plan.taps);
-    for (size_t i = 0; i < order.size(); ++i)
-      s.sums[i] = s.weights[order[i]];
   }
 
   void spreadImage(const void *image, const Scratch &s) const {

@@ -113,6 +113,10 @@ static Value matrixOf(Lowering &l, const Transform &t, Type type) {
       std::move(values)));
 }
 
+static Value multiply(Lowering &l, Value lhs, Value rhs) {
+  return nn::MatmulOp::create(l.builder, l.loc, lhs, rhs);
+}
+
 /// The frequencies of a real signal and their conjugates: [rows, length, 2] of
 /// [rows, half, 2].
 static Value wholeSpectrum(Lowering &l, const Transform &t, Value half) {
@@ -153,21 +157,16 @@ static Value byFactors(Lowering &l, const Transform &t, Value value,
     value = wholeSpectrum(l, t, value);
   int64_t rows = shapeOf(value)[0], from = shapeOf(value)[2],
           to = t.resultParts();
-  auto multiply = [&](Value lhs, Value rhs) {
-    return nn::MatmulOp::create(l.builder, l.loc, lhs, rhs,
-                                /*transposeLhs=*/false,
-                                /*transposeRhs=*/false);
-  };
   Transform inner{first, t.inverse, /*oneSided=*/false, first, from};
   Value columns = l.reshape(
       l.transpose(l.reshape(value, {rows, first, second, from}), {0, 2, 1, 3}),
       {rows * second, first * from});
-  Value sums = multiply(columns, matrixOf(l, inner, elementType(value)));
+  Value sums = multiply(l, columns, matrixOf(l, inner, elementType(value)));
   Value turns = l.reshape(
       l.transpose(l.reshape(sums, {rows, second, first, 2}), {2, 0, 1, 3}),
       {first, rows, second * 2});
-  Value product =
-      multiply(turns, turnedMatrices(l, t, first, second, elementType(value)));
+  Value product = multiply(
+      l, turns, turnedMatrices(l, t, first, second, elementType(value)));
   Value result = l.reshape(
       l.transpose(l.reshape(product, {first, rows, second, to}), {1, 2, 0, 3}),
       {rows, t.length, to});
@@ -192,10 +191,7 @@ static Value transform(Lowering &l, const Transform &t, Value value,
                         first, second);
   } else {
     Value flat = l.reshape(turned, {rows, t.points * t.parts});
-    product = nn::MatmulOp::create(l.builder, l.loc, flat,
-                                   matrixOf(l, t, elementType(flat)),
-                                   /*transposeLhs=*/false,
-                                   /*transposeRhs=*/false);
+    product = multiply(l, flat, matrixOf(l, t, elementType(flat)));
   }
   shape[rank - 2] = t.resultPoints();
   shape[rank - 1] = t.resultParts();
