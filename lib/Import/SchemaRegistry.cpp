@@ -5,6 +5,13 @@
 
 #include "SchemaRegistry.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <string>
+
 namespace shardonnx::onnxlib {
 namespace {
 
@@ -40,6 +47,28 @@ void checkSplit(::onnx::InferenceContext &context) {
     fail_shape_inference("Split: num_outputs is negative or too large");
 }
 
+/// Of a term of Einsum: letters, and once an ellipsis.
+bool isTerm(llvm::StringRef term) {
+  auto [before, after] = term.split("...");
+  return llvm::all_of(before, llvm::isAlpha) &&
+         llvm::all_of(after, llvm::isAlpha);
+}
+
+/// At any other character the library stops going forward, and reads sizes
+/// behind the last.
+void checkEinsum(::onnx::InferenceContext &context) {
+  std::string equation = ::onnx::getAttribute(context, "equation", "");
+  llvm::erase(equation, ' ');
+  auto [operands, result] = llvm::StringRef(equation).split("->");
+  llvm::SmallVector<llvm::StringRef> terms;
+  operands.split(terms, ',');
+  terms.push_back(result);
+  if (!llvm::all_of(terms, isTerm))
+    fail_shape_inference("Einsum: the equation '", equation,
+                         "' has something besides letters, commas, an arrow "
+                         "and an ellipsis in a term");
+}
+
 using Check = void (*)(::onnx::InferenceContext &);
 
 /// What is checked before the library infers, or null.
@@ -47,8 +76,9 @@ Check findCheck(const ::onnx::OpSchema &schema) {
   if (!schema.has_type_and_shape_inference_function() ||
       schema.domain() != ::onnx::ONNX_DOMAIN)
     return nullptr;
-  return schema.Name() == "GatherND" ? checkGatherND
-         : schema.Name() == "Split"  ? checkSplit
+  return schema.Name() == "Einsum"     ? checkEinsum
+         : schema.Name() == "GatherND" ? checkGatherND
+         : schema.Name() == "Split"    ? checkSplit
                                      : nullptr;
 }
 

@@ -88,6 +88,8 @@ kinds = {
     "axis": lambda: simple([node("Softmax", ["x"], ["y"], "s", axis=7)]),
     "perm": lambda: simple([node("Transpose", ["x"], ["y"], "t", perm=[0, 0])]),
     "batch_dims": lambda: simple([node("GatherND", ["x", "i"], ["y"], "g", batch_dims=-5)], [int64s("i", [0])]),
+    "equation": lambda: simple([node("Einsum", ["x", "x"], ["y"], "e", equation="ij,i-j->ij")]),
+    "dots": lambda: simple([node("Einsum", ["x"], ["y"], "e", equation="......")]),
     "lie": lambda: simple([node("Relu", ["x"], ["y"], "relu")], outputs=[value("y", [3, 5])]),
     "lie_inside": lambda: model(graph([node("Relu", ["x"], ["h"], "one"), node("Relu", ["h"], ["y"], "two")], X, Y,
                                       values=[value("h", [7, 7])])),
