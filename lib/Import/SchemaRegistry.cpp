@@ -79,7 +79,7 @@ Check findCheck(const ::onnx::OpSchema &schema) {
   return schema.Name() == "Einsum"     ? checkEinsum
          : schema.Name() == "GatherND" ? checkGatherND
          : schema.Name() == "Split"    ? checkSplit
-                                     : nullptr;
+                                       : nullptr;
 }
 
 /// Whether no input is a long vector.

@@ -10,6 +10,7 @@
 #include "../../runtime/cuda/attention/CudnnAttention.h"
 #include "../../runtime/cuda/plan/AttentionPlan.h"
 #include <cstdio>
+#include <cstring>
 #include <gtest/gtest.h>
 
 using namespace shardonnx;
@@ -193,6 +194,22 @@ TEST_F(CudnnPlans, Documents) {
   window.window = 20;
   window.dtype = SHX_F16;
   expectPlans(window);
+}
+
+// cuDNN's gradient is right where a microbatch is one sample: it is given no
+// other.
+TEST(CudnnDocuments, ArePlannedAsOneSample) {
+  for (bool packed : {false, true}) {
+    Case several = packedCase("several", 4, 6, 3, 128, 64, 9);
+    Case one = packedCase("one", 1, 6, 3, 4 * 128, 64, 9);
+    several.packed = one.packed = packed;
+    ShxAttention planned = asPlannedByCudnn(describe(several));
+    ShxAttention expected = asPlannedByCudnn(describe(one));
+    EXPECT_EQ(std::memcmp(&planned, &expected, sizeof(planned)), 0);
+  }
+  ShxAttention whole = describe({"whole", 4, 6, 3, 128, 128, 64});
+  ShxAttention planned = asPlannedByCudnn(whole);
+  EXPECT_EQ(std::memcmp(&planned, &whole, sizeof(planned)), 0);
 }
 
 // Without a bound of tokens a workspace is for as many whole samples.

@@ -55,8 +55,19 @@ constexpr bool writesKeysAside(const ShxAttention &desc) {
          (desc.dkStride[1] != row || desc.dvStride[1] != row);
 }
 
-/// What a plan for documents is made of.
+/// What a plan is made of. Documents know no samples: a microbatch of theirs is
+/// one sample of all its tokens. As several it is not the same to cuDNN 9.19,
+/// whose gradient was not a number then (docs/cuda.md).
 constexpr ShxAttention asPlannedByCudnn(ShxAttention desc) {
+  if (desc.documents == 0)
+    return desc;
+  desc.seqQ *= desc.batch;
+  desc.seqK *= desc.batch;
+  for (int64_t *stride :
+       {desc.qStride, desc.kStride, desc.vStride, desc.outStride,
+        desc.doutStride, desc.dqStride, desc.dkStride, desc.dvStride})
+    stride[0] *= desc.batch;
+  desc.batch = 1;
   if (writesKeysAside(desc))
     for (int64_t *stride : {desc.dkStride, desc.dvStride}) {
       stride[1] = desc.kvHeads * desc.headDim;

@@ -183,11 +183,11 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
     if (most == 0)
       return;
     getOperation()->setAttr(kMaxDocumentsAttr, builder.getI64IntegerAttr(most));
-    if (batch > 1) // docs/cuda.md: seen with cuDNN 9.19, cause unknown
+    if (batch > 1) // docs/cuda.md
       function.emitWarning()
-          << "--max-documents: cuDNN's gradient was not a number on an H100 "
-             "where a microbatch had several packed samples; give --batch=1, "
-             "or --max-documents=0";
+          << "--max-documents: cuDNN takes the packed samples of a microbatch "
+             "as one, which no GPU has computed yet (as several its gradient "
+             "was not a number); compare some steps with --max-documents=0";
   }
 
   void runOnOperation() override {
