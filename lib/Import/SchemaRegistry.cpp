@@ -9,6 +9,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <string>
 
@@ -69,6 +70,14 @@ void checkEinsum(::onnx::InferenceContext &context) {
                          "and an ellipsis in a term");
 }
 
+/// The library counts from an axis in 32 bits, some ops before they compare it
+/// with the rank.
+void checkAxis(::onnx::InferenceContext &context) {
+  const ::onnx::AttributeProto *axis = context.getAttribute("axis");
+  if (axis && !llvm::isInt<32>(axis->i()))
+    fail_shape_inference("axis ", axis->i(), " is no axis of any tensor");
+}
+
 using Check = void (*)(::onnx::InferenceContext &);
 
 /// What is checked before the library infers, or null.
@@ -76,10 +85,11 @@ Check findCheck(const ::onnx::OpSchema &schema) {
   if (!schema.has_type_and_shape_inference_function() ||
       schema.domain() != ::onnx::ONNX_DOMAIN)
     return nullptr;
-  return schema.Name() == "Einsum"     ? checkEinsum
-         : schema.Name() == "GatherND" ? checkGatherND
-         : schema.Name() == "Split"    ? checkSplit
-                                       : nullptr;
+  return schema.Name() == "Einsum"           ? checkEinsum
+         : schema.Name() == "GatherND"       ? checkGatherND
+         : schema.Name() == "Split"          ? checkSplit
+         : schema.attributes().count("axis") ? checkAxis
+                                             : nullptr;
 }
 
 /// Whether no input is a long vector.
