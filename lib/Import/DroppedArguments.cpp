@@ -127,6 +127,8 @@ public:
         trained.insert(constant.name());
     // Nodes come behind what they read. One with a body may read anything.
     for (const ::onnx::NodeProto &node : graph.node()) {
+      if (hasNoGradient(node))
+        continue;
       if (isControlFlow(node) ||
           llvm::any_of(node.input(), [&](const std::string &name) {
             return trained.contains(name);
@@ -173,6 +175,8 @@ std::string findErasedDetach(const ::onnx::GraphProto &graph,
           [](char c) { return c == ' '; }));
   std::optional<TrainedValues> trained;
   for (const ::onnx::NodeProto &node : graph.node()) {
+    if (hasNoGradient(node))
+      continue;
     llvm::SmallVector<StringRef> names = readsOf(fxNodeOf(node));
     if (llvm::none_of(names, [&](StringRef name) {
           return isDetachName(name) && !known.contains(name);

@@ -16,9 +16,6 @@ using namespace llvm;
 namespace shardonnx {
 namespace {
 
-/// What the turns of a loop may come to in the file's format.
-constexpr int64_t kMostBytes = int64_t(1) << 26;
-
 /// Since which Scan has no batch of its own.
 constexpr int kPlainScanOpset = 9;
 
@@ -135,11 +132,9 @@ public:
 
 private:
   bool isSmall(const ::onnx::NodeProto &node, int64_t turns) const {
-    const ::onnx::GraphProto &body = *bodyOf(node);
-    int64_t ours = body.node_size() + node.input_size() + node.output_size();
-    int64_t room = kMostNodes - writer.graph.node_size();
-    return turns > 0 && turns <= room / ours &&
-           turns <= kMostBytes / (int64_t(body.ByteSizeLong()) + 1);
+    return turns > 0 &&
+           writer.hasRoomFor(*bodyOf(node), turns,
+                             node.input_size() + node.output_size());
   }
 
   /// What each turn takes of an input of a Scan.
@@ -163,10 +158,7 @@ private:
 
   /// A turn of the body; its results.
   Names turn(ArrayRef<std::string> inputs) {
-    SubgraphWriter::Copy copy = writer.names.copy(*bodyOf(*loop), inputs);
-    for (::onnx::NodeProto &node : copy.nodes)
-      writer.keep(node);
-    return std::move(copy.results);
+    return writer.copy(*bodyOf(*loop), inputs);
   }
 
   void nameResults(const Names &carried) {

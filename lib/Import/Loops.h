@@ -20,9 +20,6 @@ class NodeProto;
 
 namespace shardonnx {
 
-/// So many nodes a graph may come to by its loops.
-constexpr int64_t kMostNodes = 50000;
-
 /// What decides how often a loop's body runs.
 struct LoopTurns {
   /// The name of the number of turns (Loop), or of a tensor whose size along

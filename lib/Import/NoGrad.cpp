@@ -53,20 +53,6 @@ StringRef operatorOf(StringRef call) {
   return !number.empty() && llvm::all_of(number, llvm::isDigit) ? op : call;
 }
 
-/// Integers and flags; no gradient goes through them, wherever they stand.
-bool hasNoGradient(const ::onnx::NodeProto &node) {
-  static constexpr StringRef ops[] = {
-      "ArgMax", "ArgMin", "Shape", "Size",        "Equal", "Greater",
-      "Less",   "Not",    "And",   "LessOrEqual", "Or",    "GreaterOrEqual",
-      "IsNaN",  "IsInf",  "Xor",   "NonZero"};
-  return llvm::is_contained(ops, node.op_type()) ||
-         (node.op_type() == "Cast" &&
-          llvm::any_of(node.attribute(), [&](const auto &attribute) {
-            return attribute.name() == "to" &&
-                   !isFloat(static_cast<int>(attribute.i()));
-          }));
-}
-
 class Stopper {
 public:
   Stopper(::onnx::GraphProto &graph, Metadata &metadata,

@@ -9,6 +9,9 @@ using namespace llvm;
 
 namespace shardonnx {
 
+/// What the copies of a body may come to in the file's format.
+static constexpr int64_t kMostBytes = int64_t(1) << 26;
+
 /// Since which sizes and axes are inputs.
 static constexpr int kNumbersAreInputs = 13;
 
@@ -63,6 +66,21 @@ void NodeWriter::split(const std::string &whole, ArrayRef<std::string> parts,
 void NodeWriter::concat(ArrayRef<std::string> parts, const std::string &whole,
                         int64_t axis) {
   addAttribute(add("Concat", parts, {whole}), "axis", axis);
+}
+
+bool NodeWriter::hasRoomFor(const ::onnx::GraphProto &body, int64_t copies,
+                            int64_t others) const {
+  int64_t room = kMostNodes - graph.node_size();
+  return copies <= room / (body.node_size() + others + 1) &&
+         copies <= kMostBytes / (int64_t(body.ByteSizeLong()) + 1);
+}
+
+std::vector<std::string> NodeWriter::copy(const ::onnx::GraphProto &body,
+                                          ArrayRef<std::string> inputs) {
+  SubgraphWriter::Copy copied = names.copy(body, inputs);
+  for (::onnx::NodeProto &node : copied.nodes)
+    keep(node);
+  return std::move(copied.results);
 }
 
 void NodeWriter::keep(::onnx::NodeProto &node) {

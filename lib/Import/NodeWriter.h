@@ -12,6 +12,9 @@
 
 namespace shardonnx {
 
+/// So many nodes a graph may come to by its loops.
+constexpr int64_t kMostNodes = 50000;
+
 /// Adds nodes to the end of a graph. They have the name and the metadata of the
 /// one that they stand for, and the form that their opset wants.
 class NodeWriter {
@@ -35,6 +38,13 @@ public:
              int64_t axis);
   void concat(llvm::ArrayRef<std::string> parts, const std::string &whole,
               int64_t axis);
+  /// Whether `copies` of a body, and `others` nodes more for each, leave the
+  /// graph of a size that can be worked with.
+  bool hasRoomFor(const ::onnx::GraphProto &body, int64_t copies,
+                  int64_t others) const;
+  /// The nodes of a body that can stand outside; its results.
+  std::vector<std::string> copy(const ::onnx::GraphProto &body,
+                                llvm::ArrayRef<std::string> inputs);
   /// As it is.
   void keep(::onnx::NodeProto &node);
 

@@ -89,6 +89,7 @@ private:
   void make(const ::onnx::NodeProto &node);
   void change(const ::onnx::NodeProto &node, const Names &before);
   bool read(const ::onnx::NodeProto &node, const Names &from);
+  bool map(const ::onnx::NodeProto &node);
   void dropUnread();
 
   ::onnx::GraphProto &graph;
@@ -151,7 +152,42 @@ bool SequenceResolver::read(const ::onnx::NodeProto &node, const Names &from) {
   return true;
 }
 
+/// Whether the elements of SequenceMap's results are named: a copy of its body
+/// for each element, as of torch.hstack, which looks at each tensor's rank.
+bool SequenceResolver::map(const ::onnx::NodeProto &node) {
+  const Names *mapped = elements(node);
+  const ::onnx::AttributeProto *attribute = findAttribute(node, "body");
+  if (!mapped || !attribute || !SubgraphWriter::canStandOutside(attribute->g()))
+    return false;
+  const ::onnx::GraphProto &body = attribute->g();
+  size_t count = mapped->size();
+  if (body.input_size() != node.input_size() ||
+      body.output_size() != node.output_size() ||
+      is_contained(node.input(), "") || is_contained(node.output(), "") ||
+      !writer.hasRoomFor(body, int64_t(count), 0))
+    return false;
+  // An input is a sequence as long as the first, or a tensor for all.
+  std::vector<Names> inputs(count), results(size_t(node.output_size()));
+  for (const std::string &input : node.input()) {
+    auto known = sequences.find(input);
+    if (known != sequences.end() && known->second.size() != count)
+      return false;
+    for (size_t i = 0; i < count; ++i)
+      inputs[i].push_back(known == sequences.end() ? input : known->second[i]);
+  }
+  for (const Names &taken : inputs)
+    for (auto [all, one] : zip(results, writer.copy(body, taken)))
+      all.push_back(one);
+  for (auto [name, all] : zip(node.output(), results)) {
+    writer.add("SequenceConstruct", all, {name});
+    sequences[name] = std::move(all);
+  }
+  return true;
+}
+
 bool SequenceResolver::resolve(const ::onnx::NodeProto &node) {
+  if (isOp(node, "SequenceMap"))
+    return map(node);
   if (node.output_size() != 1)
     return false;
   if (isOp(node, "Constant"))

@@ -14,9 +14,9 @@ class GraphProto;
 namespace shardonnx {
 
 /// Replaces what reads such a sequence by what reads its elements:
-/// ConcatFromSequence by Concat, SequenceAt by Identity. A sequence that an op
-/// reads or changes at a place that is not constant stays. `opset` is that of
-/// the graph.
+/// ConcatFromSequence by Concat, SequenceAt by Identity, SequenceMap by copies
+/// of its body. A sequence that an op reads or changes at a place that is not
+/// constant stays. `opset` is that of the graph.
 void resolveSequences(::onnx::GraphProto &graph, int opset);
 
 } // namespace shardonnx

@@ -99,6 +99,19 @@ bool isControlFlow(const ::onnx::NodeProto &node) {
   });
 }
 
+bool hasNoGradient(const ::onnx::NodeProto &node) {
+  static constexpr StringRef ops[] = {
+      "ArgMax", "ArgMin", "Shape", "Size",        "Equal", "Greater",
+      "Less",   "Not",    "And",   "LessOrEqual", "Or",    "GreaterOrEqual",
+      "IsNaN",  "IsInf",  "Xor",   "NonZero"};
+  return llvm::is_contained(ops, node.op_type()) ||
+         (node.op_type() == "Cast" &&
+          llvm::any_of(node.attribute(), [&](const auto &attribute) {
+            return attribute.name() == "to" &&
+                   !isFloat(static_cast<int>(attribute.i()));
+          }));
+}
+
 bool mayBeWeight(const ::onnx::TensorProto &tensor) {
   return isFloat(tensor.data_type()) &&
          any_of(tensor.dims(), [](int64_t size) { return size != 1; });

@@ -60,6 +60,10 @@ bool isControlFlow(const ::onnx::NodeProto &node);
 /// Whether `node` is of the default domain, and this op.
 bool isOp(const ::onnx::NodeProto &node, llvm::StringRef op);
 
+/// Whether it makes integers or flags alone: no gradient goes through them,
+/// wherever they stand.
+bool hasNoGradient(const ::onnx::NodeProto &node);
+
 /// Whether training could change it; without a signature a single float is
 /// taken for a constant.
 bool mayBeWeight(const ::onnx::TensorProto &tensor);

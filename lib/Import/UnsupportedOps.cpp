@@ -6,7 +6,7 @@
 #include "UnsupportedOps.h"
 
 #include "Dimensions.h"
-#include "Loops.h"
+#include "NodeWriter.h"
 #include "OnnxLibrary.h"
 #include "Subgraphs.h"
 #include "shardonnx/Support/RefusedOps.h"
@@ -35,18 +35,15 @@ std::string whyStrange(StringRef domain, StringRef op) {
 
 /// What there is of control flow in a graph.
 struct Flow {
-  bool bags = false, loops = false, stacks = false, cached = false;
+  bool bags = false, loops = false, cached = false;
 };
 
 /// Branches are of the module's own; the older exporter makes loops of a bag,
-/// the newer one of what torch.hstack does with each tensor, and of nothing
-/// else but torch.jit.script.
+/// the newer one of torch.jit.script alone.
 std::string adviseOnControlFlow(const Flow &flow) {
   if (flow.cached)
     return "a decoder that chooses by an input whether it has a cache is no "
            "module to train: give the one without (decoder_model.onnx)";
-  if (flow.stacks)
-    return "write torch.hstack, vstack, dstack and column_stack as torch.cat";
   if (flow.bags)
     return "write nn.EmbeddingBag as nn.Embedding and a sum or mean over its "
            "bags";
@@ -82,7 +79,6 @@ std::string describeUnsupportedOps(const ::onnx::ModelProto &model,
       kinds.loops |= node.op_type() != "If";
       kinds.bags |= StringRef(metadata.infoOf(node).target)
                         .starts_with("aten.embedding_bag");
-      kinds.stacks |= nameOf(node).contains("atleast_");
       why = "control flow";
     } else if (schema == onnxlib::Schema::None) {
       strange = true;

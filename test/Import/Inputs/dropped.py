@@ -5,7 +5,7 @@
 # batch norm in training, which the exporter writes as in inference. With the
 # word "erased", the exporter's optimizer has taken detach() out; with "folded",
 # it has computed what was detached, from the source that follows; with "buffer",
-# what is detached has no gradient.
+# what is detached has no gradient; with "compared", it is only compared.
 
 import sys
 
@@ -30,6 +30,7 @@ ids: USER_INPUT
 labels: USER_INPUT
 """
 erased = "erased" in sys.argv
+compared = "compared" in sys.argv
 nodes = [
     node("Gather", ["embed.weight", "ids"], ["x"], "node_embedding",
          meta=call("x", "embedding.default", "%p_embed_weight, %ids, 2")),
@@ -38,8 +39,8 @@ nodes = [
     node("Identity", ["y"], ["detach"], "node_detach",
          meta=call("detach", "detach.default", "%y,")),
     node("Add", ["x", "y" if erased else "detach"], ["z"], "node_add",
-         meta=call("z", "add.Tensor", "%x, %detach")),
-    node("BatchNormalization", ["z", "scale", "shift", "mean", "variance"], ["n"], "node_norm",
+         meta=call("z", "add.Tensor", "%x, %y" if compared else "%x, %detach")),
+    node("BatchNormalization", ["w" if compared else "z", "scale", "shift", "mean", "variance"], ["n"], "node_norm",
          meta=call("n", "_native_batch_norm_legit_functional.default",
                    "%z, %p_scale, %p_shift, %b_mean, %b_variance, True, 0.1, 1e-05")),
     node("SoftmaxCrossEntropyLoss", ["n", "labels"], ["loss"], "node_loss",
@@ -47,6 +48,11 @@ nodes = [
          reduction="mean"),
 ]
 constants, values = [], []
+if compared:
+    nodes[4:4] = [node("Equal", ["y", "y"], ["same"], "node_ne",
+                       meta=call("ne", "ne.Tensor", "%detach, %detach")),
+                  node("Where", ["same", "z", "x"], ["w"], "node_where",
+                       meta=call("w", "where.self", "%ne, %z, %x"))]
 if "buffer" in sys.argv:
     nodes[1] = node("Neg", ["mean"], ["y"], "node_neg", meta=call("y", "neg.default", "%b_mean"))
 if erased:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from registry import (LENGTH, SAMPLES, VOCABULARY, floats, language, module,
-                      sentences, tokens)
+                      sentences, tokens, vectors)
 
 WIDTH, HEADS = 32, 4
 
@@ -241,3 +241,20 @@ class Tables(nn.Module):
         logits = self.deep(x) + self.wide(numbers)
         return F.binary_cross_entropy_with_logits(logits, target,
                                                   pos_weight=self.positive)
+
+
+@module(vectors, "mse")
+class Stacks(nn.Module):
+    """torch.hstack and its kin, which the newer exporter maps over a sequence,
+    and a mean without what is no number, whose comparison reads detach()."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(10, 16)
+        self.outer = nn.Linear(32, 4)
+
+    def forward(self, x):
+        y = torch.tanh(self.inner(x))
+        y = y - y.nanmean(dim=1, keepdim=True)
+        y = torch.vstack([y, 2 * y])[:len(x)]
+        return self.outer(torch.hstack([y, y * y]))

@@ -266,7 +266,8 @@ LogicalResult lowerReverseSequence(Lowering &l, onnx::NodeOp node) {
   int64_t batch = node.getInt("batch_axis", 1),
           time = node.getInt("time_axis", 0);
   SmallVector<int64_t> shape(shapeOf(operand)), line(2, 1), column(2, 1);
-  if (shape.size() < 2 || batch + time != 1 || batch * time != 0 ||
+  if (shape.size() < 2 || std::min(batch, time) != 0 ||
+      std::max(batch, time) != 1 ||
       l.getShape(node.getInput(1)) != ArrayRef<int64_t>(shape[batch]))
     return l.unsupported(node, "its axes or lengths do not fit");
   line[time] = shape[time];
