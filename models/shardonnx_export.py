@@ -36,6 +36,7 @@ export in evaluation mode has lost dropout.
 import contextlib
 import inspect
 import json
+import os
 import re
 import warnings
 
@@ -119,6 +120,22 @@ def noting_functions():
         function.apply = apply
 
 
+@contextlib.contextmanager
+def without_checks():
+    """The checks of transformers, as whether there are as many pictures as
+    words for them, are of the example alone, and ops that no exporter knows."""
+    name = "TRANSFORMERS_DISABLE_TORCH_CHECK"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
 def drop_traces(nodes):
     """Stack traces name files of this machine and outweigh a small graph. Those
     without a file stay: only they tell what stands under torch.no_grad()."""
@@ -187,12 +204,14 @@ def export(module, args=(), path=None, *, external_data=None, **options):
     options.setdefault("dynamo", True)
     if not options["dynamo"]:
         options.setdefault("do_constant_folding", False)
-        torch.onnx.export(module, args, path, **options)
+        with without_checks():
+            torch.onnx.export(module, args, path, **options)
         annotate(path, module)
         return None
     options.setdefault("optimize", False)
     options.setdefault("verbose", False)
-    with without_idle_autocast() as seen, noting_functions() as functions:
+    with without_checks(), without_idle_autocast() as seen, \
+            noting_functions() as functions:
         program = torch.onnx.export(module, args, **options)
     if functions:
         warnings.warn(

@@ -13,6 +13,7 @@
 #include "GivenInputs.h"
 #include "Interface.h"
 #include "LocalFunctions.h"
+#include "MaskedScatter.h"
 #include "Metadata.h"
 #include "NarrowInputs.h"
 #include "NoGrad.h"
@@ -286,6 +287,7 @@ LogicalResult Importer::convert() {
 /// A NonZero that stays is for the raise, to which a mask may be known; else it
 /// says why.
 void Importer::writeOutRows() {
+  writeOutMaskedScatters(model, opsetOf(model));
   std::string why = writeOutSelectedRows(model, opsetOf(model));
   if (why.empty())
     return;

@@ -81,8 +81,11 @@ KnownTensors::KnownTensors(const ::onnx::GraphProto &graph) {
   for (const auto &tensor : graph.initializer()) {
     types[tensor.name()] = tensor.data_type();
     shapes[tensor.name()] = Shape(tensor.dims().begin(), tensor.dims().end());
-    if (auto list = readInts(tensor))
+    if (auto list = readInts(tensor)) {
       ints[tensor.name()] = *list;
+      if (tensor.dims().empty())
+        numbers.insert(tensor.name());
+    }
     if (isZeroTensor(tensor))
       zeros.insert(tensor.name());
   }
@@ -90,13 +93,50 @@ KnownTensors::KnownTensors(const ::onnx::GraphProto &graph) {
     for (const std::string &output : node.output())
       producers[output] = &node;
     if (isOp(node, "Constant"))
-      if (auto list = readConstant(node))
-        ints[node.output(0)] = *list;
+      addConstant(node);
+    else
+      followInts(node);
     const auto *value = findAttribute(node, "value");
     if ((isOp(node, "Constant") && value && isZeroTensor(value->t())) ||
         (isOp(node, "ConstantOfShape") && (!value || isZeroTensor(value->t()))))
       zeros.insert(node.output(0));
   }
+}
+
+void KnownTensors::addConstant(const ::onnx::NodeProto &node) {
+  auto list = readConstant(node);
+  if (!list)
+    return;
+  ints[node.output(0)] = *list;
+  const auto *value = findAttribute(node, "value");
+  if (value ? value->t().dims().empty()
+            : bool(findAttribute(node, "value_int")))
+    numbers.insert(node.output(0));
+}
+
+bool KnownTensors::addsOneAxis(const ::onnx::NodeProto &node) const {
+  const auto *axes = findAttribute(node, "axes");
+  const Shape *list = node.input_size() > 1 ? intsOf(node.input(1)) : nullptr;
+  return isOp(node, "Unsqueeze") &&
+         (axes ? axes->ints_size() == 1 : list && list->size() == 1);
+}
+
+/// What exporters do with the numbers of which they make lists.
+void KnownTensors::followInts(const ::onnx::NodeProto &node) {
+  const Shape *list = node.input_size() > 0 && node.output_size() == 1
+                          ? intsOf(node.input(0))
+                          : nullptr;
+  if (!list)
+    return;
+  bool same = isOp(node, "Identity") ||
+              (isOp(node, "Cast") &&
+               intAttribute(node, "to", 0) == ::onnx::TensorProto::INT64);
+  bool number = numbers.contains(node.input(0));
+  if (!same && !(number && addsOneAxis(node)))
+    return;
+  ints[node.output(0)] = Shape(*list);
+  if (same && number)
+    numbers.insert(node.output(0));
 }
 
 const Shape *KnownTensors::shapeOf(StringRef name) const {
@@ -149,6 +189,21 @@ bool KnownTensors::isZero(StringRef name) const {
     name = node->input(0);
   }
   return true;
+}
+
+void foldAxes(::onnx::GraphProto &graph) {
+  KnownTensors known(graph);
+  for (::onnx::NodeProto &node : *graph.mutable_node()) {
+    const Shape *list = nullptr;
+    if (isOp(node, "Unsqueeze"))
+      list = known.intsOf(node.output(0)); // of a number
+    else if (isOp(node, "Reshape") && node.input_size() == 2 &&
+             known.intsOf(node.input(1)) &&
+             known.intsOf(node.input(1))->size() == 1)
+      list = known.intsOf(node.input(0));
+    if (list)
+      makeConstant(node, asTensor(*list));
+  }
 }
 
 } // namespace shardonnx

@@ -55,11 +55,19 @@ public:
   llvm::StringRef sourceOf(llvm::StringRef name) const;
 
 private:
+  void addConstant(const ::onnx::NodeProto &node);
+  bool addsOneAxis(const ::onnx::NodeProto &node) const;
+  void followInts(const ::onnx::NodeProto &node);
+
   llvm::StringMap<std::vector<int64_t>> shapes, ints;
   llvm::StringMap<int> types;
   llvm::StringMap<const ::onnx::NodeProto *> producers;
-  llvm::StringSet<> zeros, inputs;
+  llvm::StringSet<> zeros, inputs, numbers; // of no axis
 };
+
+/// Makes constants of lists of axes that exporters make of a number, which the
+/// library's inference does not follow.
+void foldAxes(::onnx::GraphProto &graph);
 
 } // namespace shardonnx
 

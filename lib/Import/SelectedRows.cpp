@@ -54,27 +54,6 @@ std::string describe(const ::onnx::NodeProto &node) {
   return zero;
 }
 
-/// Replaces the node by a constant.
-void makeConstant(::onnx::NodeProto &node, ::onnx::TensorProto value) {
-  node.clear_input();
-  node.clear_attribute();
-  node.set_op_type("Constant");
-  addAttribute(node, "value", std::move(value));
-}
-
-/// Lists of axes that exporters make of a number, which the library's inference
-/// does not follow.
-void foldAxes(::onnx::GraphProto &graph) {
-  KnownTensors known(graph);
-  for (::onnx::NodeProto &node : *graph.mutable_node())
-    if (const Shape *list = isOp(node, "Reshape") && node.input_size() == 2
-                                ? known.intsOf(node.input(0))
-                                : nullptr;
-        list && known.intsOf(node.input(1)) &&
-        known.intsOf(node.input(1))->size() == 1)
-      makeConstant(node, asTensor(*list));
-}
-
 /// As many as there are places.
 ::onnx::TensorProto countOf(int64_t places, bool keepsAxis) {
   ::onnx::TensorProto number = asTensor({places});

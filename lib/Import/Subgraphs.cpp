@@ -93,6 +93,13 @@ void moveLastNode(::onnx::GraphProto &graph, int position) {
     graph.mutable_node()->SwapElements(i, i - 1);
 }
 
+void makeConstant(::onnx::NodeProto &node, ::onnx::TensorProto value) {
+  node.clear_input();
+  node.clear_attribute();
+  node.set_op_type("Constant");
+  addAttribute(node, "value", std::move(value));
+}
+
 bool isControlFlow(const ::onnx::NodeProto &node) {
   return any_of(node.attribute(), [](const ::onnx::AttributeProto &attribute) {
     return attribute.has_g() || attribute.graphs_size() > 0;

@@ -42,6 +42,9 @@ void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
 void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
                   ::onnx::TensorProto value);
 
+/// Replaces the node by a Constant.
+void makeConstant(::onnx::NodeProto &node, ::onnx::TensorProto value);
+
 /// The numbers as a vector of int64.
 ::onnx::TensorProto asTensor(llvm::ArrayRef<int64_t> numbers);
 

@@ -258,3 +258,50 @@ class Stacks(nn.Module):
         y = y - y.nanmean(dim=1, keepdim=True)
         y = torch.vstack([y, 2 * y])[:len(x)]
         return self.outer(torch.hstack([y, y * y]))
+
+
+def captions(random):
+    """Words among which the places of four patches are marked by the last."""
+    made = language(random)
+    ids = made["input_ids"] % (VOCABULARY - 1)
+    first = random.integers(0, LENGTH - 4, (SAMPLES, 1))
+    place = numpy.arange(LENGTH) - first
+    ids[(place >= 0) & (place < 4)] = VOCABULARY - 1
+    return {"input_ids": ids, "pixels": floats(random, 3, 8, 8),
+            "labels": made["labels"]}
+
+
+class PicturesAmongWords(nn.Module):
+    """Patches take the places of words that stand for them, as in LLaVA."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(VOCABULARY, WIDTH)
+        self.patches = nn.Conv2d(3, WIDTH, 4, 4)
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 64, dropout=0.0,
+                                           batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def put(self, x, chosen, found):
+        return x.masked_scatter(chosen[..., None].expand_as(x), found)
+
+    def forward(self, input_ids, pixels):
+        found = self.patches(pixels).flatten(2).transpose(1, 2)
+        x = self.put(self.words(input_ids), input_ids == VOCABULARY - 1, found)
+        return self.head(self.encoder(x))
+
+
+@module(captions, "cross-entropy")
+class Captions(PicturesAmongWords):
+    """By masked_scatter."""
+
+
+@module(captions, "cross-entropy")
+class CaptionsAssigned(PicturesAmongWords):
+    """By an assignment to what a mask selects."""
+
+    def put(self, x, chosen, found):
+        x = x.clone()
+        x[chosen] = found.flatten(0, 1)
+        return x
