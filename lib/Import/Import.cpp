@@ -96,7 +96,8 @@ public:
     bool forTraining = !options.inputs;
     Metadata metadata = readMetadata(model);
     if (forTraining && (failed(refuseErasedDetach(metadata)) ||
-                        failed(refuseMergedNorms(metadata))))
+                        failed(refuseMergedNorms(metadata)) ||
+                        failed(refuseMergedStatistics(metadata))))
       return {};
     if (!forTraining)
       metadata.forgetDropped();
@@ -113,8 +114,12 @@ public:
         model, stripped, metadata, options, &context, diagnostics);
     if (failed(taken) ||
         failed(stopGradients(*model.mutable_graph(), metadata,
-                             taken->initializers, options, diagnostics)) ||
-        (forTraining && failed(tellUntold(model, metadata, options,
+                             taken->initializers, options, diagnostics)))
+      return {};
+    if (forTraining && options.trainable.empty())
+      warnOfMergedValues(model.graph(), metadata, taken->initializers,
+                         options.model, diagnostics);
+    if ((forTraining && failed(tellUntold(model, metadata, options,
                                           taken->initializers, diagnostics))) ||
         failed(normalize(metadata)))
       return {};
@@ -160,6 +165,24 @@ private:
                     ") is a product that the exporter has merged with a batch "
                     "norm: neither has its own weights any longer; export with "
                     "optimize=False");
+    return success();
+  }
+  /// A fresh batch norm's statistics are its weight's ones and bias's zeros.
+  LogicalResult refuseMergedStatistics(const Metadata &metadata) {
+    for (const ::onnx::NodeProto &node : model.graph().node()) {
+      if (!isOp(node, "BatchNormalization") || node.input_size() < 5 ||
+          metadata.infoOf(node).dropped.trainsNorm ||
+          intAttribute(node, "training_mode", 0) != 0)
+        continue;
+      for (int i : {3, 4})
+        if (metadata.holdsParameter(node.input(i)))
+          return fail("node '" + node.name() +
+                      "' (BatchNormalization) reads parameter '" +
+                      node.input(i) + "' as its running " +
+                      (i == 3 ? "mean" : "variance") +
+                      ": exporters merge what starts equal; export with "
+                      "optimize=False, which keeps them apart");
+    }
     return success();
   }
   LogicalResult check() {

@@ -23,15 +23,6 @@ using llvm::ArrayRef;
 using llvm::SmallVector;
 using llvm::StringRef;
 
-/// "layer_norm" of "layer_norm_1".
-StringRef kindOf(StringRef call) {
-  StringRef kind = call;
-  while (!kind.empty() && llvm::isDigit(kind.back()))
-    kind = kind.drop_back();
-  return kind.size() < call.size() && kind.ends_with("_") ? kind.drop_back()
-                                                          : call;
-}
-
 /// A node that reads the result of `kept` where the program read `lost`.
 struct Reader {
   ::onnx::NodeProto *node;
@@ -116,7 +107,8 @@ void CallSeparator::findLost() {
         continue;
       for (int operand = 0; operand < node.input_size(); ++operand) {
         StringRef made = callOf(node.input(operand));
-        if (made.empty() || made == info.call || kindOf(made) != kindOf(name))
+        if (made.empty() || made == info.call ||
+            operatorOf(made) != operatorOf(name))
           continue;
         // Both may be read: then by their places.
         if (!info.reads(made) || argument.position == operand)

@@ -218,6 +218,11 @@ const ModuleParameter *Metadata::findParameter(StringRef name) const {
   return nullptr;
 }
 
+StringRef operatorOf(StringRef call) {
+  auto [op, number] = call.rsplit('_');
+  return !number.empty() && llvm::all_of(number, llvm::isDigit) ? op : call;
+}
+
 bool Metadata::holdsParameter(StringRef initializer) const {
   auto isParameter = [&](StringRef name) {
     const SignatureInput *input = findTarget(name);

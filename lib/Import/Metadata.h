@@ -60,6 +60,9 @@ struct NodeInfo {
   bool reads(llvm::StringRef name) const;
 };
 
+/// "linear" of the call "linear_3".
+llvm::StringRef operatorOf(llvm::StringRef call);
+
 /// One input of the exported program.
 struct SignatureInput {
   std::string placeholder;

@@ -47,12 +47,6 @@ bool isAutocast(StringRef stackTrace) {
 
 namespace {
 
-/// "linear" of "linear_3".
-StringRef operatorOf(StringRef call) {
-  auto [op, number] = call.rsplit('_');
-  return !number.empty() && llvm::all_of(number, llvm::isDigit) ? op : call;
-}
-
 class Stopper {
 public:
   Stopper(::onnx::GraphProto &graph, Metadata &metadata,
@@ -227,6 +221,87 @@ LogicalResult stopGradients(::onnx::GraphProto &graph, Metadata &metadata,
                     [](const auto &node) { return node.second.underNoGrad; }))
     return success();
   return Stopper(graph, metadata, options, diagnostics).run(initializers);
+}
+
+namespace {
+
+class MergedValues {
+public:
+  MergedValues(const ::onnx::GraphProto &graph, const Metadata &metadata,
+               ArrayRef<Initializer> initializers)
+      : graph(graph), metadata(metadata) {
+    for (const Initializer &init : initializers) {
+      known.insert(init.name);
+      if (init.trainable)
+        trained.insert(init.name);
+    }
+    for (const SignatureInput &input : metadata.signature)
+      known.insert(input.placeholder);
+    for (const ::onnx::NodeProto &node : graph.node()) {
+      known.insert(metadata.infoOf(node).call);
+      known.insert_range(node.output());
+    }
+  }
+
+  /// What is said of the first; empty where there is none.
+  std::string describe();
+
+private:
+  std::string describe(const ::onnx::NodeProto &node, const NodeInfo &info,
+                       StringRef lost) const;
+
+  const ::onnx::GraphProto &graph;
+  const Metadata &metadata;
+  llvm::StringSet<> known, trained;
+  llvm::StringMap<StringRef> calls; // of trained values
+};
+
+} // namespace
+
+std::string MergedValues::describe(const ::onnx::NodeProto &node,
+                                   const NodeInfo &info, StringRef lost) const {
+  for (const std::string &input : node.input()) {
+    StringRef kept = calls.lookup(input);
+    if (!kept.empty() && kept != info.call && !info.reads(kept) &&
+        operatorOf(kept) == operatorOf(lost))
+      return ("node '" + info.node + "' read '" + lost +
+              "', which the exporter has merged with '" + kept + "'")
+          .str();
+  }
+  return "";
+}
+
+std::string MergedValues::describe() {
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    if (hasNoGradient(node) ||
+        llvm::none_of(node.input(), [&](const std::string &input) {
+          return trained.contains(input);
+        }))
+      continue;
+    const NodeInfo &info = metadata.infoOf(node);
+    for (const NodeArgument &argument : info.arguments)
+      if (!known.contains(argument.name))
+        if (std::string text = describe(node, info, argument.name);
+            !text.empty())
+          return text;
+    for (const std::string &output : node.output()) {
+      trained.insert(output);
+      calls[output] = info.call;
+    }
+  }
+  return "";
+}
+
+void warnOfMergedValues(const ::onnx::GraphProto &graph,
+                        const Metadata &metadata,
+                        ArrayRef<Initializer> initializers, StringRef model,
+                        Diagnostics &diagnostics) {
+  std::string text = MergedValues(graph, metadata, initializers).describe();
+  if (!text.empty())
+    diagnostics.warning("'" + model + "': " + text +
+                        ": if one of them was computed of what is detached, "
+                        "gradients flow that should not; export with "
+                        "optimize=False, which keeps them apart");
 }
 
 } // namespace shardonnx

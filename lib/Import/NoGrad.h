@@ -35,6 +35,15 @@ llvm::LogicalResult stopGradients(::onnx::GraphProto &graph, Metadata &metadata,
                                   const ImportOptions &options,
                                   Diagnostics &diagnostics);
 
+/// Warns where the exporter's optimizer has made one value of two that depend
+/// on what trains, and that nothing tells apart: had one of them been computed
+/// of what is detached, gradients would flow that should not. To be called
+/// where merged calls are separated.
+void warnOfMergedValues(const ::onnx::GraphProto &graph,
+                        const Metadata &metadata,
+                        llvm::ArrayRef<Initializer> initializers,
+                        llvm::StringRef model, Diagnostics &diagnostics);
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_LIB_IMPORT_NOGRAD_H

@@ -48,6 +48,7 @@ private:
   bool lacksBias() const;
   SmallVector<StringRef> leavesOfMissing(StringRef module) const;
   StringRef twinOf(StringRef name) const;
+  StringRef foldedTwin() const;
   Why whyMissing(StringRef name, const SignatureInput &input) const;
   void add(const std::string &name, const Why &why);
   void listComputed();
@@ -191,6 +192,37 @@ StringRef Missing::twinOf(StringRef name) const {
   return "";
 }
 
+/// A parameter of which the exporter has folded something, and then made one of
+/// that and another value of the same operator, which a node has read.
+StringRef Missing::foldedTwin() const {
+  llvm::StringSet<> known;
+  for (const auto &node : metadata.nodes)
+    known.insert_range(std::initializer_list<StringRef>{
+        node.first(), StringRef(node.second.call)});
+  for (const SignatureInput &input : metadata.signature)
+    known.insert(input.placeholder);
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    const NodeInfo &info = metadata.infoOf(node);
+    for (const std::string &input : node.input()) {
+      auto folded = metadata.foldedFrom.find(input);
+      if (folded == metadata.foldedFrom.end() || info.reads(input))
+        continue;
+      auto source = llvm::find_if(folded->second, [&](const auto &name) {
+        const SignatureInput *parameter = metadata.findTarget(name);
+        return parameter && parameter->kind == "PARAMETER";
+      });
+      if (source != folded->second.end() &&
+          llvm::any_of(info.arguments, [&](const NodeArgument &argument) {
+            return !known.contains(argument.name) &&
+                   !metadata.foldedFrom.contains(argument.name) &&
+                   operatorOf(argument.name) == operatorOf(input);
+          }))
+        return *source;
+    }
+  }
+  return "";
+}
+
 /// Why the graph lacks a parameter of the program, `input` of its signature.
 Missing::Why Missing::whyMissing(StringRef name,
                                  const SignatureInput &input) const {
@@ -213,6 +245,12 @@ Missing::Why Missing::whyMissing(StringRef name,
              "' by the exporter")
                 .str(),
             false};
+  StringRef folded = forTraining ? foldedTwin() : StringRef();
+  if (!folded.empty())
+    return {("not in the graph: perhaps folded, and made one with '" + folded +
+             "' by the exporter")
+                .str(),
+            true};
   return {"not in the graph: nothing reads it, or the exporter left it out",
           false};
 }
