@@ -187,3 +187,25 @@ func.func @nothing(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
   %0 = onnx.node "ScatterND"(%x, %two, %u) : (tensor<3x4xf32>, tensor<?x1xi64>, tensor<0x4xf32>) -> tensor<3x4xf32>
   return %0 : tensor<3x4xf32>
 }
+
+// -----
+
+// Known windows that slide are as many parts of the axis as a window has
+// elements, or as there are windows, where these are fewer.
+// CHECK-LABEL: func.func @slides
+// CHECK-NOT: nn.gather
+func.func @slides(%x: tensor<2x6x4xf32>) -> (tensor<2x2x5x4xf32>, tensor<2x3x2x4xf32>, tensor<2x2x3x4xf32>) {
+  %unit = onnx.node "Constant"() {value = dense<[[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]]> : tensor<2x5xi64>} : () -> tensor<2x5xi64>
+  // CHECK: %[[FIRST:.*]] = nn.slice %arg0 {{.*}}offsets = array<i64: 0, 0, 0>{{.*}} -> tensor<2x5x4xf32>
+  // CHECK: %[[ROW:.*]] = nn.reshape %[[FIRST]] : tensor<2x5x4xf32> -> tensor<2x1x5x4xf32>
+  // CHECK: nn.slice %arg0 {{.*}}offsets = array<i64: 0, 1, 0>{{.*}} -> tensor<2x5x4xf32>
+  // CHECK: nn.concat %[[ROW]], %{{.*}} -> tensor<2x2x5x4xf32>
+  %0 = onnx.node "Gather"(%x, %unit) {axis = 1 : i64} : (tensor<2x6x4xf32>, tensor<2x5xi64>) -> tensor<2x2x5x4xf32>
+  %columns = onnx.node "Constant"() {value = dense<[[0, 3], [1, 4], [2, -1]]> : tensor<3x2xi64>} : () -> tensor<3x2xi64>
+  // CHECK: nn.concat {{.*}} : (tensor<2x3x1x4xf32>, tensor<2x3x1x4xf32>) -> tensor<2x3x2x4xf32>
+  %1 = onnx.node "Gather"(%x, %columns) {axis = 1 : i64} : (tensor<2x6x4xf32>, tensor<3x2xi64>) -> tensor<2x3x2x4xf32>
+  %strided = onnx.node "Constant"() {value = dense<[[0, 2, 4], [1, 3, 5]]> : tensor<2x3xi64>} : () -> tensor<2x3xi64>
+  // CHECK: nn.concat {{.*}} : (tensor<2x1x3x4xf32>, tensor<2x1x3x4xf32>) -> tensor<2x2x3x4xf32>
+  %2 = onnx.node "Gather"(%x, %strided) {axis = 1 : i64} : (tensor<2x6x4xf32>, tensor<2x3xi64>) -> tensor<2x2x3x4xf32>
+  return %0, %1, %2 : tensor<2x2x5x4xf32>, tensor<2x3x2x4xf32>, tensor<2x2x3x4xf32>
+}

@@ -7,6 +7,7 @@
 #include "GridGather.h"
 #include "Index.h"
 #include "Positions.h"
+#include "Rearrange.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 
 using namespace mlir;
@@ -63,6 +64,53 @@ std::optional<int64_t> contiguousStart(ArrayRef<int64_t> indices, int64_t dim) {
   return start;
 }
 
+/// Known indices of windows that slide along an axis, as those of F.unfold:
+/// `first` + i * `down` + j * `right` in row i and column j.
+struct Sliding {
+  int64_t first, down, right, rows, columns;
+};
+
+std::optional<Sliding> slidingOf(const HostTensor &known, int64_t dim) {
+  HostTensor::Dims shape(known.getShape());
+  if (shape.size() != 2 || shape[0] < 2 || shape[1] < 2)
+    return std::nullopt;
+  SmallVector<int64_t> at = known.flattenInts();
+  for (int64_t &index : at) {
+    if (index < -dim || index >= dim)
+      return std::nullopt;
+    index += index < 0 ? dim : 0;
+  }
+  Sliding s{at[0], at[shape[1]] - at[0], at[1] - at[0], shape[0], shape[1]};
+  for (int64_t i = 0; i < s.rows; ++i)
+    for (int64_t j = 0; j < s.columns; ++j)
+      if (at[i * s.columns + j] != s.first + i * s.down + j * s.right)
+        return std::nullopt;
+  if (s.down == 0 || s.right == 0)
+    return std::nullopt;
+  return s;
+}
+
+/// A part of the axis for each row of the indices, or for each column, where
+/// these are fewer. Nothing where both are too many.
+Value slide(Lowering &l, Value data, unsigned axis, const Sliding &s) {
+  constexpr int64_t kMostParts = 64;
+  bool byRows = s.rows <= s.columns;
+  int64_t parts = byRows ? s.rows : s.columns;
+  if (parts > kMostParts)
+    return {};
+  SmallVector<int64_t> shape(shapeOf(data));
+  shape[axis] = byRows ? 1 : s.rows;
+  shape.insert(shape.begin() + axis + 1, byRows ? s.columns : 1);
+  SmallVector<Value> values;
+  for (int64_t i = 0; i < parts; ++i)
+    values.push_back(l.reshape(
+        byRows
+            ? stepAxis(l, data, axis, s.first + i * s.down, s.right, s.columns)
+            : stepAxis(l, data, axis, s.first + i * s.right, s.down, s.rows),
+        shape));
+  return join(l, values, byRows ? axis : axis + 1);
+}
+
 /// Whether a row is among them that gets no gradient (stopAtRow).
 bool readsPadding(onnx::NodeOp node, ArrayRef<int64_t> indices) {
   return node.getNodeAttr("padding_idx") &&
@@ -95,6 +143,12 @@ LogicalResult lowerGather(Lowering &l, onnx::NodeOp node) {
       l.set(node->getResult(0), l.broadcast(result, withIndices(all)));
       return success();
     }
+    auto windows = slidingOf(*known, shape[*axis]);
+    if (windows && !readsPadding(node, flat))
+      if (Value value = slide(l, data, *axis, *windows)) {
+        l.set(node->getResult(0), value);
+        return success();
+      }
     if (std::string why = describeOutside(node, flat, *axis, shape[*axis]);
         !why.empty())
       return l.wrong(node, why);
