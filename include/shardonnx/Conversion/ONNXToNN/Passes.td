@@ -68,6 +68,16 @@ def RaiseNorm : Pass<"raise-norm"> {
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 
+def RaiseDeviation : Pass<"raise-deviation"> {
+  let summary = "The root of a variance has no gradient where that is 0";
+  let description = [{
+    torch.std's gradient is 0 there (std_backward), and exporters write it out
+    as a root, whose gradient is not a number. What is added to before the root
+    is taken stays as it is.
+  }];
+  let dependentDialects = ["::shardonnx::nn::NNDialect"];
+}
+
 def RaiseActivation : Pass<"raise-activation"> {
   let summary = "Written-out GELU and SiLU become one op";
   let description = "Changes the rounding of intermediate values only.";

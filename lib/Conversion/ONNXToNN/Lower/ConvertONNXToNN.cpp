@@ -66,6 +66,7 @@ void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {
     manager.addPass(createRaiseAttention());
     manager.addPass(createRaiseMasks());
   }
+  manager.addPass(createRaiseDeviation());
   manager.addPass(createCanonicalizerPass());
   manager.addPass(nn::createCSEAcrossModulesPass());
   ReportRaiseOptions report;
