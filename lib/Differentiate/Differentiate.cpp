@@ -238,6 +238,28 @@ void Differentiator::replaceLossOp() {
   }
 }
 
+/// What the exporter has made of parameters that would be trained.
+static std::string describeLost(ModuleOp module) {
+  auto untrained = module->getAttrOfType<ArrayAttr>(nn::kUntrainedAttr);
+  if (!untrained)
+    return "";
+  std::string first;
+  size_t others = 0;
+  for (auto entry : untrained.getAsRange<DictionaryAttr>()) {
+    if (!entry.contains("lost"))
+      continue;
+    if (!first.empty()) {
+      ++others;
+      continue;
+    }
+    first = "; '" + entry.getAs<StringAttr>("name").str() + "' is " +
+            entry.getAs<StringAttr>("reason").str();
+  }
+  if (others > 0)
+    first += ", and " + std::to_string(others) + " more are not there";
+  return first.empty() ? "" : first + ": export with optimize=False";
+}
+
 LogicalResult Differentiator::run() {
   SmallVector<Operation *> active;
   for (Operation &op : *loss->getBlock())
@@ -245,7 +267,9 @@ LogicalResult Differentiator::run() {
       active.push_back(&op);
   if (active.empty())
     return loss.emitError(
-        "no trainable parameter reaches the loss: nothing can be trained");
+               "no trainable parameter reaches the loss: nothing can be "
+               "trained")
+           << describeLost(loss->getParentOfType<ModuleOp>());
   if (failed(checkDifferentiable(active)))
     return failure();
 

@@ -24,6 +24,20 @@ func.func @forward() {
 
 // -----
 
+module attributes {nn.untrained = [{lost, name = "a", reason = "folded into the constant 'c' by the exporter"},
+                                   {name = "b", reason = "not in the graph"}, {lost, name = "d", reason = "left out"}]} {
+  nn.parameter @w : tensor<4xf32> {onnx_name = "w"}
+  func.func @forward() {
+    %w = nn.get @w : tensor<4xf32>
+    %s = nn.reduce_sum %w {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+    // expected-error @below {{nothing can be trained; 'a' is folded into the constant 'c' by the exporter, and 1 more are not there: export with optimize=False}}
+    nn.loss %s {denominator = "batches"} : tensor<f32>
+    return
+  }
+}
+
+// -----
+
 // An op without a gradient on the way to the loss.
 nn.parameter @w : tensor<2x8xf32> trainable {onnx_name = "w"}
 func.func @forward(%ids: tensor<3xi64>) {
