@@ -30,7 +30,9 @@
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 #include "shardonnx/Support/Diagnostics.h"
+#include "shardonnx/Support/NamePattern.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/Regex.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -167,6 +169,12 @@ private:
                     "optimize=False");
     return success();
   }
+  bool isFrozen(StringRef name) const {
+    return llvm::any_of(options.freeze, [&](const std::string &pattern) {
+      llvm::Regex regex = wholeName(pattern);
+      return regex.isValid() && regex.match(name);
+    });
+  }
   /// A fresh batch norm's statistics are its weight's ones and bias's zeros.
   LogicalResult refuseMergedStatistics(const Metadata &metadata) {
     for (const ::onnx::NodeProto &node : model.graph().node()) {
@@ -175,7 +183,7 @@ private:
           intAttribute(node, "training_mode", 0) != 0)
         continue;
       for (int i : {3, 4})
-        if (metadata.holdsParameter(node.input(i)))
+        if (metadata.holdsParameter(node.input(i)) && !isFrozen(node.input(i)))
           return fail("node '" + node.name() +
                       "' (BatchNormalization) reads parameter '" +
                       node.input(i) + "' as its running " +

@@ -161,7 +161,7 @@ bool SequenceResolver::map(const ::onnx::NodeProto &node) {
     return false;
   const ::onnx::GraphProto &body = attribute->g();
   size_t count = mapped->size();
-  if (body.input_size() != node.input_size() ||
+  if (count == 0 || body.input_size() != node.input_size() ||
       body.output_size() != node.output_size() ||
       is_contained(node.input(), "") || is_contained(node.output(), "") ||
       !writer.hasRoomFor(body, int64_t(count), 0))

@@ -19,7 +19,7 @@ def call(result, target, arguments):
 
 
 kind = sys.argv[2]
-parameters = {"product": ["w"], "apart": ["w"], "folded": ["w", "a", "b", "c"], "statistics": ["s", "t"]}[kind]
+parameters = {"product": ["w"], "apart": ["w"], "folded": ["w", "a", "b", "c"], "statistics": ["w", "s", "t"]}[kind]
 signature = "# inputs\n" + "".join("p_%s: PARAMETER target='%s'\n" % (name, name) for name in parameters)
 if kind == "statistics":
     signature += "b_mean: BUFFER target='mean' persistent=True\nb_var: BUFFER target='var' persistent=True\n"
@@ -46,10 +46,11 @@ elif kind == "folded":
     weights = [matrix, tensor("unsqueeze_1", [1, 4], floats=[1.0] * 4)]
     values = [value("unsqueeze_1", [1, 4], meta={"pkg.onnxscript.optimizer.folded_from": "['a', 'unsqueeze']"})]
 else:
-    nodes = [node("BatchNormalization", ["x", "s", "t", "t", "s"], ["y"], "node_norm",
+    nodes = [node("MatMul", ["x", "w"], ["matmul"], "node_matmul", meta=call("matmul", "matmul.default", "%x, %p_w")),
+             node("BatchNormalization", ["matmul", "s", "t", "t", "s"], ["y"], "node_norm",
                   meta=call("y", "_native_batch_norm_legit_no_training.default",
-                            "%x, %p_s, %p_t, %b_mean, %b_var, 0.1, 1e-05"))]
-    weights = [tensor("s", [4], floats=[1.0] * 4), tensor("t", [4], floats=[0.0] * 4)]
+                            "%matmul, %p_s, %p_t, %b_mean, %b_var, 0.1, 1e-05"))]
+    weights = [matrix, tensor("s", [4], floats=[1.0] * 4), tensor("t", [4], floats=[0.0] * 4)]
 nodes.append(node("SoftmaxCrossEntropyLoss", ["y", "labels"], ["loss"], "node_loss", reduction="mean",
                   meta=call("loss", "cross_entropy_loss.default", "%y, %labels")))
 write(model(graph(nodes, [value("x", [3, 4]), value("labels", [3], INT64)], [value("loss", [])], weights, values,
