@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 namespace onnx {
@@ -25,6 +26,18 @@ namespace shardonnx {
 inline int64_t elementsOf(llvm::ArrayRef<int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
                          std::multiplies<>());
+}
+
+/// The same; nothing for no elements, and for more than `most`.
+inline std::optional<int64_t> elementsUpTo(llvm::ArrayRef<int64_t> sizes,
+                                           int64_t most) {
+  int64_t count = 1;
+  for (int64_t size : sizes) {
+    if (size < 1 || size > most / count)
+      return std::nullopt;
+    count *= size;
+  }
+  return count;
 }
 
 /// The tensors of a graph: static shapes, element types, and small integers

@@ -32,17 +32,8 @@ struct MaskedScatter {
   bool exact = false;
 };
 
-/// Nothing for no elements, and for more than anybody has.
-std::optional<int64_t> countOf(ArrayRef<int64_t> shape) {
-  constexpr int64_t kMost = int64_t(1) << 40;
-  int64_t count = 1;
-  for (int64_t size : shape) {
-    if (size < 1 || size > kMost / count)
-      return std::nullopt;
-    count *= size;
-  }
-  return count;
-}
+/// More than anybody has.
+constexpr int64_t kMostElements = int64_t(1) << 40;
 
 /// Finds them in a graph whose shapes are inferred.
 class Finder {
@@ -95,7 +86,7 @@ bool Finder::findMask(StringRef indices, MaskedScatter &found) const {
     return false;
   found.mask = mask;
   found.places.assign(data->begin(), data->begin() + ptrdiff_t(whole));
-  if (!countOf(*data))
+  if (!elementsUpTo(*data, kMostElements))
     return false;
   found.width = elementsOf(ArrayRef(*data).drop_front(whole));
   return true;
@@ -121,14 +112,16 @@ bool Finder::findSource(StringRef updates, MaskedScatter &found) const {
     // To as many rows as there are places: one row would go to all of them.
     const Shape *rows = known.shapeOf(all->input(0));
     if (!rows || rows->size() < 2 || rows->front() == 1 ||
-        countOf(ArrayRef(*rows).drop_front()) != found.width)
+        elementsUpTo(ArrayRef(*rows).drop_front(), kMostElements) !=
+            found.width)
       return false;
     found.source = all->input(0);
   } else {
     found.source = updates.str();
   }
   const Shape *source = known.shapeOf(found.source);
-  std::optional<int64_t> elements = source ? countOf(*source) : std::nullopt;
+  std::optional<int64_t> elements =
+      source ? elementsUpTo(*source, kMostElements) : std::nullopt;
   if (!elements || *elements % found.width != 0)
     return false;
   found.rows = *elements / found.width;
@@ -225,37 +218,33 @@ void ScatterWriter::write(const ::onnx::NodeProto &node,
              {node.output(0)});
 }
 
-/// What was made for a scatter alone, and nobody reads any longer.
-void dropUnread(::onnx::GraphProto &graph) {
+/// What is made for a scatter alone.
+bool isOfScatter(const ::onnx::NodeProto &node) {
   static const StringSet<> ops = {"NonZero", "Transpose", "Shape",   "Gather",
                                   "Slice",   "Unsqueeze", "Squeeze", "Reshape",
                                   "Expand",  "ReduceSum", "Cast",    "Concat"};
-  StringSet<> reads;
-  for (const auto &output : graph.output())
-    reads.insert(output.name());
-  std::vector<::onnx::NodeProto> kept;
-  for (::onnx::NodeProto &node : reverse(*graph.mutable_node())) {
-    bool unread = none_of(node.output(), [&](const std::string &output) {
-      return reads.contains(output);
-    });
-    if (unread && node.domain().empty() && ops.contains(node.op_type()))
-      continue;
-    reads.insert_range(node.input());
-    kept.emplace_back().Swap(&node);
+  return node.domain().empty() && ops.contains(node.op_type());
+}
+
+/// Whether a ScatterND reads the places of a mask as they are, before any shape
+/// is inferred.
+bool scattersToMask(const ::onnx::GraphProto &graph) {
+  StringSet<> places, indices;
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    if (isOp(node, "NonZero"))
+      places.insert(node.output(0));
+    else if (isOp(node, "Transpose") && places.contains(node.input(0)))
+      indices.insert(node.output(0));
+    else if (isOp(node, "ScatterND") && indices.contains(node.input(1)))
+      return true;
   }
-  graph.clear_node();
-  for (::onnx::NodeProto &node : reverse(kept))
-    graph.add_node()->Swap(&node);
+  return false;
 }
 
 } // namespace
 
 void writeOutMaskedScatters(::onnx::ModelProto &model, int opset) {
-  auto is = [&](StringRef op) {
-    return any_of(model.graph().node(),
-                  [&](const auto &node) { return isOp(node, op); });
-  };
-  if (!is("NonZero") || !is("ScatterND"))
+  if (!scattersToMask(model.graph()))
     return;
   ::onnx::ModelProto typed = model;
   foldAxes(*typed.mutable_graph());
@@ -276,7 +265,7 @@ void writeOutMaskedScatters(::onnx::ModelProto &model, int opset) {
       writer.write(node, *scatter);
     else
       writer.keep(node);
-  dropUnread(*model.mutable_graph());
+  dropUnreadNodes(*model.mutable_graph(), isOfScatter);
 }
 
 } // namespace shardonnx

@@ -65,15 +65,7 @@ std::string describe(const ::onnx::NodeProto &node) {
 /// How many places there are; nothing where the shape is not known, or none.
 std::optional<int64_t> placesOf(const Shape *mask) {
   constexpr int64_t kMost = int64_t(1) << 31;
-  if (!mask || mask->empty())
-    return std::nullopt;
-  int64_t count = 1;
-  for (int64_t size : *mask) {
-    if (size < 1 || size > kMost / count)
-      return std::nullopt;
-    count *= size;
-  }
-  return count;
+  return mask && !mask->empty() ? elementsUpTo(*mask, kMost) : std::nullopt;
 }
 
 /// Has the node give an input of the graph, i64 [axes, places].

@@ -8,7 +8,6 @@
 #include "NodeWriter.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Endian.h"
 
 #include <optional>
@@ -203,33 +202,11 @@ bool SequenceResolver::resolve(const ::onnx::NodeProto &node) {
   return false;
 }
 
-static void addReads(const ::onnx::NodeProto &node, StringSet<> &reads) {
-  for (const std::string &input : node.input())
-    reads.insert(input);
-  for (const ::onnx::AttributeProto &attribute : node.attribute()) {
-    for (const ::onnx::NodeProto &inner : attribute.g().node())
-      addReads(inner, reads);
-    for (const auto &output : attribute.g().output())
-      reads.insert(output.name());
-  }
-}
-
 /// Sequences that are known and that nobody reads any longer.
 void SequenceResolver::dropUnread() {
-  StringSet<> reads;
-  for (const auto &output : graph.output())
-    reads.insert(output.name());
-  std::vector<::onnx::NodeProto> kept;
-  for (::onnx::NodeProto &node : reverse(*graph.mutable_node())) {
-    if (node.output_size() == 1 && sequences.contains(node.output(0)) &&
-        !reads.contains(node.output(0)))
-      continue;
-    addReads(node, reads);
-    kept.emplace_back().Swap(&node);
-  }
-  graph.clear_node();
-  for (::onnx::NodeProto &node : reverse(kept))
-    graph.add_node()->Swap(&node);
+  dropUnreadNodes(graph, [&](const ::onnx::NodeProto &node) {
+    return node.output_size() == 1 && sequences.contains(node.output(0));
+  });
 }
 
 void resolveSequences(::onnx::GraphProto &graph, int opset) {

@@ -6,6 +6,7 @@
 #include "Subgraphs.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -98,6 +99,37 @@ void makeConstant(::onnx::NodeProto &node, ::onnx::TensorProto value) {
   node.clear_attribute();
   node.set_op_type("Constant");
   addAttribute(node, "value", std::move(value));
+}
+
+static void addReads(const ::onnx::NodeProto &node, StringSet<> &reads) {
+  for (const std::string &input : node.input())
+    reads.insert(input);
+  for (const ::onnx::AttributeProto &attribute : node.attribute()) {
+    for (const ::onnx::NodeProto &inner : attribute.g().node())
+      addReads(inner, reads);
+    for (const auto &output : attribute.g().output())
+      reads.insert(output.name());
+  }
+}
+
+void dropUnreadNodes(::onnx::GraphProto &graph,
+                     function_ref<bool(const ::onnx::NodeProto &)> mayGo) {
+  StringSet<> reads;
+  for (const auto &output : graph.output())
+    reads.insert(output.name());
+  std::vector<::onnx::NodeProto> kept;
+  for (::onnx::NodeProto &node : reverse(*graph.mutable_node())) {
+    bool unread = none_of(node.output(), [&](const std::string &output) {
+      return reads.contains(output);
+    });
+    if (unread && mayGo(node))
+      continue;
+    addReads(node, reads);
+    kept.emplace_back().Swap(&node);
+  }
+  graph.clear_node();
+  for (::onnx::NodeProto &node : reverse(kept))
+    graph.add_node()->Swap(&node);
 }
 
 bool isControlFlow(const ::onnx::NodeProto &node) {

@@ -7,6 +7,7 @@
 #define SHARDONNX_LIB_IMPORT_SUBGRAPHS_H
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -44,6 +45,10 @@ void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
 
 /// Replaces the node by a Constant.
 void makeConstant(::onnx::NodeProto &node, ::onnx::TensorProto value);
+
+/// Drops nodes that `mayGo` and whose results nobody reads, from the last on.
+void dropUnreadNodes(::onnx::GraphProto &graph,
+                     llvm::function_ref<bool(const ::onnx::NodeProto &)> mayGo);
 
 /// The numbers as a vector of int64.
 ::onnx::TensorProto asTensor(llvm::ArrayRef<int64_t> numbers);

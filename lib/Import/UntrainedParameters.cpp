@@ -18,6 +18,8 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <optional>
+
 using namespace mlir;
 
 namespace shardonnx {
@@ -45,10 +47,11 @@ private:
   };
   bool holdsUnread(StringRef module, const SignatureInput &input) const;
   bool isOtherName(const SignatureInput &input) const;
+  llvm::StringSet<> namesThere() const;
   bool lacksBias() const;
   SmallVector<StringRef> leavesOfMissing(StringRef module) const;
   StringRef twinOf(StringRef name) const;
-  StringRef foldedTwin() const;
+  StringRef findFoldedTwin() const;
   Why whyMissing(StringRef name, const SignatureInput &input) const;
   void add(const std::string &name, const Why &why);
   void listComputed();
@@ -63,6 +66,7 @@ private:
   bool forTraining;
   std::vector<Untrained> &untrained;
   llvm::StringMap<const Initializer *> byName;
+  mutable std::optional<StringRef> foldedTwin; // the same for all that ask
 };
 
 } // namespace
@@ -127,9 +131,8 @@ bool Missing::isOtherName(const SignatureInput &input) const {
   return shared && !metadata.findParameter(input.target);
 }
 
-/// Whether a linear layer has read a bias that was computed from parameters,
-/// such as a part of one, and the exporter has dropped.
-bool Missing::lacksBias() const {
+/// The names of what the graph has of the traced program.
+llvm::StringSet<> Missing::namesThere() const {
   llvm::StringSet<> known;
   for (const auto &node : metadata.nodes)
     known.insert_range(std::initializer_list<StringRef>{
@@ -138,6 +141,13 @@ bool Missing::lacksBias() const {
     known.insert(input.placeholder);
   for (const Initializer &init : initializers)
     known.insert(init.name);
+  return known;
+}
+
+/// Whether a linear layer has read a bias that was computed from parameters,
+/// such as a part of one, and the exporter has dropped.
+bool Missing::lacksBias() const {
+  llvm::StringSet<> known = namesThere();
   return llvm::any_of(metadata.nodes, [&](const auto &node) {
     const NodeInfo &info = node.second;
     int place = StringRef(info.target).starts_with("aten.linear")  ? 2
@@ -194,13 +204,8 @@ StringRef Missing::twinOf(StringRef name) const {
 
 /// A parameter of which the exporter has folded something, and then made one of
 /// that and another value of the same operator, which a node has read.
-StringRef Missing::foldedTwin() const {
-  llvm::StringSet<> known;
-  for (const auto &node : metadata.nodes)
-    known.insert_range(std::initializer_list<StringRef>{
-        node.first(), StringRef(node.second.call)});
-  for (const SignatureInput &input : metadata.signature)
-    known.insert(input.placeholder);
+StringRef Missing::findFoldedTwin() const {
+  llvm::StringSet<> known = namesThere();
   for (const ::onnx::NodeProto &node : graph.node()) {
     const NodeInfo &info = metadata.infoOf(node);
     for (const std::string &input : node.input()) {
@@ -245,10 +250,11 @@ Missing::Why Missing::whyMissing(StringRef name,
              "' by the exporter")
                 .str(),
             false};
-  StringRef folded = forTraining ? foldedTwin() : StringRef();
-  if (!folded.empty())
-    return {("not in the graph: perhaps folded, and made one with '" + folded +
-             "' by the exporter")
+  if (!foldedTwin)
+    foldedTwin = forTraining ? findFoldedTwin() : StringRef();
+  if (!foldedTwin->empty())
+    return {("not in the graph: perhaps folded, and made one with '" +
+             *foldedTwin + "' by the exporter")
                 .str(),
             true};
   return {"not in the graph: nothing reads it, or the exporter left it out",
