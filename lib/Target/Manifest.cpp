@@ -154,11 +154,16 @@ static json::Object loraOf(DictionaryAttr lora) {
       {"parameters", std::move(parameters)}};
 }
 
+// How the weights lie in the model's file, where they may be f64.
+static StringRef storedName(Type type) {
+  return type.isF64() ? "f64" : dtypeName(type);
+}
+
 static json::Object sourceOf(nn::ExternalAttr source) {
   return json::Object{{"file", text(source.getFile().getValue())},
                       {"offset", source.getOffset()},
                       {"length", source.getLength()},
-                      {"dtype", dtypeName(source.getElementType())},
+                      {"dtype", storedName(source.getElementType())},
                       {"transposed", source.getTransposed()}};
 }
 

@@ -215,6 +215,30 @@ def classes(random):
     return {"x": floats(random, 10), "target": random.integers(0, 6, SAMPLES)}
 
 
+def timed(random):
+    return {"x": floats(random, 10), "time": random.random(SAMPLES) * 40,
+            "labels": random.integers(0, 5, SAMPLES)}
+
+
+@module(timed)
+class Doubles(nn.Module):
+    """Angles, a norm and a loss in float64, and a clock that comes as such."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(18, 16), nn.Linear(16, 5)
+
+    def forward(self, x, time, labels):
+        rates = 0.3 ** torch.arange(4, dtype=torch.float64)
+        angles = time[:, None] * rates
+        x = torch.cat([x, angles.cos().float(), angles.sin().float()], -1)
+        y = torch.tanh(self.inner(x)).double()
+        y = y / torch.linalg.vector_norm(y, dim=-1, keepdim=True)
+        z = torch.nan_to_num(self.outer(y.float())).double()
+        return (torch.logsumexp(z, -1)
+                - z.gather(-1, labels[:, None])[:, 0]).mean()
+
+
 @module(classes)
 class FocalLoss(nn.Module):
     """Focal loss beside smoothed and weighted cross-entropies."""

@@ -54,6 +54,7 @@ void buildRaisePipeline(OpPassManager &manager, const RaiseOptions &options) {
   convert.positionsVary = options.positionsVary;
   convert.strict = options.strictNumerics;
   manager.addPass(createConvertONNXToNN(convert));
+  manager.addPass(nn::createDemoteF64Pass());
   RaiseDropoutOptions masks;
   masks.dropout = options.dropout;
   manager.addPass(createRaiseDropout(masks));

@@ -35,7 +35,10 @@ private:
   void lowerNode(onnx::NodeOp node);
   bool evaluate(onnx::NodeOp node);
   bool isCompilable(onnx::NodeOp node);
+  bool isStrict() const { return module->hasAttr(nn::kStrictAttr); }
+  bool isComputed(Type element) const;
   std::string strangeInput(onnx::NodeOp node);
+  std::string strangeResult(onnx::NodeOp node);
   LogicalResult lowerData(onnx::NodeOp node);
   LogicalResult checkLowered(onnx::NodeOp node, Operation *before);
   bool setNothing(onnx::NodeOp node);
@@ -100,6 +103,13 @@ bool isOfProgram(Type element) {
          element.isSignlessInteger(64);
 }
 
+/// Whether they do once nn-demote-f64 has run. A graph that is run as it is
+/// keeps its types.
+bool GraphLowering::isComputed(Type element) const {
+  return isOfProgram(element) ||
+         (element.isF64() && !isStrict() && !module->hasAttr(kEvaluateAttr));
+}
+
 /// Whether all that a node reads and makes can be in a program. A known scalar
 /// can, whatever its type: handlers read it (Dropout's ratio may be f64). A
 /// slice of nothing is known, and joining what is known to be empty is nothing.
@@ -109,8 +119,8 @@ bool GraphLowering::isCompilable(onnx::NodeOp node) {
   bool cuts =
       emptyToo || node.getOpType() == "Slice" || node.getOpType() == "Split";
   bool numbers = isOfNumbers(l, node);
-  auto isStrange = [numbers](ShapedType type) {
-    return !numbers && !isOfProgram(type.getElementType());
+  auto isStrange = [this, numbers](ShapedType type) {
+    return !numbers && !isComputed(type.getElementType());
   };
   for (Value input : node.getInputs()) {
     auto type = dyn_cast<ShapedType>(input.getType());
@@ -153,7 +163,7 @@ std::string GraphLowering::strangeInput(onnx::NodeOp node) {
   for (Value input : node.getInputs()) {
     auto argument = dyn_cast<BlockArgument>(input);
     auto type = dyn_cast<ShapedType>(input.getType());
-    if (!argument || !type || isOfProgram(type.getElementType()))
+    if (!argument || !type || isComputed(type.getElementType()))
       continue;
     auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
                                                       "onnx.name");
@@ -164,10 +174,10 @@ std::string GraphLowering::strangeInput(onnx::NodeOp node) {
 }
 
 /// The type of the first result that can be in no program, empty where all can.
-std::string strangeResult(onnx::NodeOp node) {
+std::string GraphLowering::strangeResult(onnx::NodeOp node) {
   for (Type result : node.getResultTypes()) {
     auto type = dyn_cast<ShapedType>(result);
-    if (type && !isOfProgram(type.getElementType()))
+    if (type && !isComputed(type.getElementType()))
       return typeName(type.getElementType());
   }
   return "";
@@ -207,6 +217,10 @@ LogicalResult GraphLowering::lowerData(onnx::NodeOp node) {
                                    (result == "u8" || result == "i8"
                                         ? ", or give a quantized graph as it "
                                           "was before"
+                                    : result == "f64" && isStrict()
+                                        ? ", or compile without "
+                                          "--strict-numerics, which keeps "
+                                          "f64 from being computed in f32"
                                         : ""));
   if (!isCompilable(node))
     return l.unsupported(node, "of these types or sizes it can be computed "

@@ -37,8 +37,9 @@ def NN_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
 }
 
-// Programs compute with f16, bf16, f32, i1, i32 and i64 (the raise refuses
-// others); the interpreter with all that ONNX's constants are of.
+// Programs compute with f16, bf16, f32, i1, i32 and i64 (nn-demote-f64 takes f64
+// to f32, the raise refuses others); the interpreter with all that ONNX's
+// constants are of.
 defvar NN_Floats = [F16, BF16, F32, F64];
 // What products multiply alone; nothing else computes with them.
 defvar NN_Floats8 = [F8E4M3FN, F8E5M2];

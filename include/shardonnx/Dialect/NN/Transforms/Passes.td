@@ -19,6 +19,19 @@ def CSEAcrossModulesPass : Pass<"nn-cse-across-modules", "mlir::ModuleOp"> {
   }];
 }
 
+def DemoteF64Pass : Pass<"nn-demote-f64", "mlir::ModuleOp"> {
+  let summary = "What the graph computes in f64 from data is computed in f32";
+  let description = [{
+    No program computes in f64. What is known was computed in it before; of
+    constants that are left, those beyond f32 become its largest numbers, as
+    they are bounds. The first op whose rounding changes is named in a warning.
+    The raise runs it but for --strict-numerics, where f64 is refused
+    (IREE has the same as --iree-input-demote-f64-to-f32).
+
+    Preserves numerics: no, it rounds to f32.
+  }];
+}
+
 def AttachLossPass : Pass<"nn-attach-loss", "mlir::ModuleOp"> {
   let summary = "Ends @forward in a loss, by what --loss and --logits say";
   let description = [{
