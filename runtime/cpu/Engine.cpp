@@ -196,6 +196,8 @@ void CpuEngine::start() {
   state.evictAll();
   ::malloc_trim(0); // what reading the manifest and the model has left behind
   control.barrier(Activity::Start);
+  if (state.topology.ranks > 1)
+    state.mapGathered();
   communicator.gatherKept();
 }
 

@@ -111,6 +111,10 @@ public:
   const OffloadFile &offloaded() const { return offloadFile; }
   /// Of an update, in both directions.
   int64_t bytesMoved() const;
+  /// Maps what all ranks of the machine have written of the gathered units,
+  /// whether this one will read it or not: a page counts for those that map it,
+  /// and each rank is to have its share of rows that only one looks up.
+  void mapGathered() const { gatherMemory.populate(); }
   std::vector<UnitState> units;
   std::vector<uint8_t *> paramPointers, gradPointers; // for generated code
 

@@ -99,6 +99,15 @@ Mapping Mapping::shared(int fd, int64_t offset, size_t bytes,
   return m;
 }
 
+void Mapping::populate() const {
+#ifdef MADV_POPULATE_READ
+  if (bytes > 0 && ::madvise(base, bytes, MADV_POPULATE_READ) == 0)
+    return;
+#endif
+  for (size_t at = 0; at < bytes; at += pageBytes()) // before Linux 5.14
+    (void)*const_cast<volatile uint8_t *>(base + at);
+}
+
 FileDescriptor createMemoryFile(int64_t bytes) {
   FileDescriptor fd(
       ::memfd_create("shardonnx", MFD_CLOEXEC | MFD_ALLOW_SEALING));

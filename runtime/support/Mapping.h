@@ -44,6 +44,9 @@ public:
   uint8_t *data() const { return base; }
   size_t size() const { return bytes; }
 
+  /// Maps all pages, as reading them does.
+  void populate() const;
+
 private:
   uint8_t *base = nullptr;
   size_t bytes = 0;
