@@ -119,44 +119,47 @@ FailureOr<UnitRules> UnitRules::parse(ArrayRef<std::string> words,
   return result;
 }
 
-// Calls back with every module on the way to `path`, outermost first, until
-// the callback returns true.
-static void forEachModule(StringRef path,
-                          llvm::function_ref<bool(StringRef)> callback) {
-  for (size_t end = 0; end != StringRef::npos && !path.empty();) {
-    end = path.find('.', end + 1);
-    if (callback(path.take_front(end)))
-      return;
-  }
-}
-
 static bool endsInNumber(StringRef module) {
   StringRef last = module.substr(module.rfind('.') + 1);
   return !last.empty() && llvm::all_of(last, llvm::isDigit);
 }
 
-// The first module that the pattern matches; empty when none.
-static StringRef firstMatch(const llvm::Regex &pattern,
-                            ArrayRef<StringRef> paths) {
-  StringRef found;
-  for (StringRef path : paths) {
-    forEachModule(path, [&](StringRef module) {
-      if (pattern.match(module))
-        found = module;
-      return !found.empty();
+void UnitRules::forEachRule(
+    StringRef path,
+    llvm::function_ref<void(StringRef, const UnitRule *)> callback) const {
+  bool insideBlock = false;
+  for (size_t end = 0; end != StringRef::npos && !path.empty();) {
+    end = path.find('.', end + 1);
+    StringRef module = path.take_front(end);
+    bool isBlock = !insideBlock && endsInNumber(module);
+    const auto *rule = llvm::find_if(rules, [&](const UnitRule &rule) {
+      return (isBlock && rule.kind == UnitRule::Kind::Block) ||
+             rule.matches(module);
     });
-    if (!found.empty())
-      break;
+    callback(module, rule == rules.end() ? nullptr : rule);
+    insideBlock |= isBlock;
   }
-  return found;
 }
 
 LogicalResult UnitRules::resolve(ArrayRef<StringRef> paths,
                                  EmitError emitError) {
   for (UnitRule &rule : rules)
     for (auto [index, pattern] : llvm::enumerate(rule.patterns)) {
-      StringRef module = firstMatch(pattern, paths);
-      if (module.empty())
+      bool matches = false;
+      for (StringRef path : paths) {
+        if (matches && (!rule.together || !rule.name.empty()))
+          break;
+        forEachRule(path, [&](StringRef module, const UnitRule *owner) {
+          if (!pattern.match(module))
+            return;
+          matches = true;
+          // A module that an earlier rule has is that one's, and so would be
+          // all of this rule's under its name.
+          if (rule.together && rule.name.empty() && owner == &rule)
+            rule.name = module.str();
+        });
+      }
+      if (!matches)
         return emitError()
                << rule.origin
                << (StringRef(rule.origin).starts_with("--")
@@ -165,8 +168,6 @@ LogicalResult UnitRules::resolve(ArrayRef<StringRef> paths,
                << " matches no module; a regular expression must match a "
                   "module's whole path ('shardonnx inspect' lists the "
                   "parameters)";
-      if (rule.together && rule.name.empty())
-        rule.name = module.str();
     }
   return success();
 }
@@ -174,18 +175,9 @@ LogicalResult UnitRules::resolve(ArrayRef<StringRef> paths,
 std::pair<StringRef, const UnitRule *>
 UnitRules::unitOfPath(StringRef path) const {
   std::pair<StringRef, const UnitRule *> found = {};
-  bool insideBlock = false;
-  forEachModule(path, [&](StringRef module) {
-    for (const UnitRule &rule : rules) {
-      bool isBlock = rule.kind == UnitRule::Kind::Block && !insideBlock &&
-                     endsInNumber(module);
-      if (!isBlock && !rule.matches(module))
-        continue;
-      found = {rule.together ? StringRef(rule.name) : module, &rule};
-      break;
-    }
-    insideBlock |= endsInNumber(module);
-    return false;
+  forEachRule(path, [&](StringRef module, const UnitRule *rule) {
+    if (rule)
+      found = {rule->together ? StringRef(rule->name) : module, rule};
   });
   return found;
 }

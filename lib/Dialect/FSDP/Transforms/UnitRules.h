@@ -42,8 +42,8 @@ public:
   parse(llvm::ArrayRef<std::string> words, mlir::ArrayAttr policies,
         llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
 
-  /// Names the units of several modules: by the first match of the first
-  /// pattern that has one. Fails if a pattern matches no module of `paths`.
+  /// Names the units of several modules: by the first module of the first
+  /// pattern that makes one. Fails if a pattern matches no module of `paths`.
   mlir::LogicalResult
   resolve(llvm::ArrayRef<llvm::StringRef> paths,
           llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
@@ -59,6 +59,12 @@ public:
   llvm::ArrayRef<UnitRule> all() const { return rules; }
 
 private:
+  /// Calls back with every module on the way to `path`, outermost first, and
+  /// the rule that makes a unit of it, the first one that would; null: none.
+  void forEachRule(llvm::StringRef path,
+                   llvm::function_ref<void(llvm::StringRef, const UnitRule *)>
+                       callback) const;
+
   llvm::SmallVector<UnitRule> rules;
 };
 
