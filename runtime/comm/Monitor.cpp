@@ -19,6 +19,7 @@ namespace shardonnx::rt {
 namespace {
 
 constexpr int kPollMilliseconds = 200;
+constexpr double kSecondsBetweenSigns = 1; // of life; five looks
 constexpr double kSecondsBetweenBeats = 1; // to other machines
 // Of no sign of life, then of nobody going on. Time in which this process was
 // itself stopped does not count.
@@ -276,10 +277,14 @@ void Monitor::remoteSilent(const Peer &peer, double silent) {
 }
 
 // All issuing threads of the machine wait, nothing is being copied or added,
-// and no counter has moved: they wait for each other.
+// and no counter has moved: they wait for each other. A process that is stopped
+// in a wait is no such thing, and is named when it has been silent for longer.
 void Monitor::watchForDeadlock(double seconds) {
   uint32_t now = control.changes();
-  bool moves = now != changes || !control.everybodySleeps();
+  bool isSilent = std::any_of(lives.begin(), lives.end(), [](const Life &life) {
+    return life.silent > kSecondsBetweenSigns;
+  });
+  bool moves = now != changes || isSilent || !control.everybodySleeps();
   asleep = moves ? 0 : asleep + seconds;
   changes = now;
   if (asleep < kDeadlockSeconds)

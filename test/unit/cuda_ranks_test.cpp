@@ -6,6 +6,7 @@
 
 #include "runtime/OneError.h"
 #include "runtime/TableReference.h"
+#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -34,12 +35,10 @@ protected:
   }
   Process start(std::vector<std::string> more, const Environment &others = {}) {
     std::vector<std::string> words = {SHX_TEST_PROGRAMS "/table_cuda_bf16",
-                                      "--data",
-                                      folder / "t.bin",
-                                      "--model",
-                                      folder / "table.onnx",
-                                      "--log",
-                                      folder / "log.jsonl"};
+                                      "--data", folder / "t.bin", "--model",
+                                      folder / "table.onnx"};
+    if (std::find(more.begin(), more.end(), "--log") == more.end())
+      words.insert(words.end(), {"--log", folder / "log.jsonl"});
     words.insert(words.end(), more.begin(), more.end());
     Environment environment = {{"LD_LIBRARY_PATH", SHX_CUDA_EMULATOR},
                                {"CUDA_FORCE_PTX_JIT", "1"},

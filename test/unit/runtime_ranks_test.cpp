@@ -84,9 +84,10 @@ TEST_F(Runs, EvaluationIsTheSameAtEveryWorldSize) {
 }
 
 TEST_F(Runs, NoDecayIsByWholeName) {
-  auto lastLoss = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), {"--steps", "20", "--weight-decay", "5", "--log",
-                               folder / "log.jsonl"});
+  auto lastLoss = [&](std::vector<std::string> more,
+                      const std::string &decay = "5") {
+    more.insert(more.begin(), {"--steps", "20", "--weight-decay", decay,
+                               "--log", folder / "log.jsonl"});
     Finished f = run("table_f32", more);
     EXPECT_EQ(f.code, 0) << f.err;
     return readLog(folder / "log.jsonl").back()["loss"].get<double>();
@@ -95,7 +96,7 @@ TEST_F(Runs, NoDecayIsByWholeName) {
          none = lastLoss({"--no-decay", ".*\\.(weight|bias)"});
   EXPECT_EQ(all, partial); // no parameter is called just that
   EXPECT_NE(all, none);
-  EXPECT_EQ(none, lastLoss({"--weight-decay", "0"}));
+  EXPECT_EQ(none, lastLoss({}, "0"));
 }
 
 TEST_F(Runs, MistakesOnTheCommandLineExitWithTwo) {
@@ -357,6 +358,24 @@ TEST_F(Ends, AStoppedRankIsNamedAndEnds) {
     expectGone(ranks);
     folder.write("log.jsonl", "");
   }
+}
+
+// One that is stopped while it waits leaves a machine whose ranks all wait, and
+// yet do not wait for each other.
+TEST_F(Ends, ARankThatIsStoppedInAWaitIsNoDeadlock) {
+  Process process =
+      startLong({"--nproc", "2", "--log", folder / "log.jsonl"}, "600");
+  std::vector<int> ranks = waitForRanks(process, 2);
+  ASSERT_EQ(ranks.size(), 2u);
+  ::kill(ranks[0], SIGSTOP);
+  ::sleep(2); // rank 1 comes to wait for it
+  ::kill(ranks[1], SIGSTOP);
+  ::kill(ranks[0], SIGCONT);
+  Finished f = process.wait();
+  EXPECT_EQ(f.code, 1);
+  expectOneError(f, "rank 1 (process " + std::to_string(ranks[1]) +
+                        ") was stopped (SIGSTOP or SIGTSTP)");
+  expectGone(ranks);
 }
 
 // The job as a whole is stopped and goes on (Ctrl-Z, fg).

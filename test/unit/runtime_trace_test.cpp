@@ -143,13 +143,11 @@ protected:
     folder.write("t.bin", bytesOf(tokens));
   }
   Finished run(const std::string &program, std::vector<std::string> more) {
-    std::vector<std::string> words = {SHX_TEST_PROGRAMS "/" + program,
-                                      "--data",
-                                      folder / "t.bin",
-                                      "--model",
-                                      folder / "table.onnx",
-                                      "--steps",
-                                      "6"};
+    std::vector<std::string> words = {SHX_TEST_PROGRAMS "/" + program, "--data",
+                                      folder / "t.bin", "--model",
+                                      folder / "table.onnx"};
+    if (std::find(more.begin(), more.end(), "--steps") == more.end())
+      words.insert(words.end(), {"--steps", "6"});
     words.insert(words.end(), more.begin(), more.end());
     return Process(words, folder).wait();
   }

@@ -9,6 +9,7 @@
 #include "OneError.h"
 #include "RunLog.h"
 #include "TableReference.h"
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace shardonnx::test {
@@ -21,14 +22,11 @@ protected:
   }
   std::vector<std::string> command(const std::string &program,
                                    std::vector<std::string> more) {
-    std::vector<std::string> words = {std::string(SHX_TEST_PROGRAMS) + "/" +
-                                          program,
-                                      "--data",
-                                      folder / "t.bin",
-                                      "--model",
-                                      folder / "table.onnx",
-                                      "--lr",
-                                      "0.01"};
+    std::vector<std::string> words = {
+        std::string(SHX_TEST_PROGRAMS) + "/" + program, "--data",
+        folder / "t.bin", "--model", folder / "table.onnx"};
+    if (std::find(more.begin(), more.end(), "--lr") == more.end())
+      words.insert(words.end(), {"--lr", "0.01"});
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
