@@ -196,9 +196,12 @@ private:
     }
     c.seed = json.at("options").at("seed").get<uint64_t>();
     c.shuffle = json.at("options").at("shuffle").get<bool>();
-    if (json.contains("data"))
-      c.data = DataIdentity{size(json.at("data"), "samples"),
-                            hex(json.at("data"), "hash")};
+    if (json.contains("data")) {
+      const Json &data = json.at("data");
+      c.data =
+          DataIdentity{size(data, "samples"), hex(data, "hash"),
+                       data.contains("sequence") ? size(data, "sequence") : 0};
+    }
     c.trainableHash = hex(json.at("state_hash"), "trainable");
     c.frozenHash = hex(json.at("state_hash"), "frozen");
   }
@@ -398,7 +401,8 @@ std::string writeIndex(const Checkpoint &c) {
     json["program"]["lora"] = toJson(*c.lora);
   if (c.data)
     json["data"] = {{"samples", c.data->samples},
-                    {"hash", hexText(c.data->hash)}};
+                    {"hash", hexText(c.data->hash)},
+                    {"sequence", c.data->sequence}};
   return sealIndex(json.dump(1));
 }
 

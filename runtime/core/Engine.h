@@ -146,6 +146,9 @@ public:
   /// everything of them.
   virtual void beginTrace() = 0;
   virtual void endTrace() = 0;
+  /// The same of those so far, before something that is no part of them, from
+  /// which beginTrace() goes on.
+  virtual void pauseTrace() { endTrace(); }
 
 protected:
   std::function<void(size_t unit)> beforeUpdate; // may be empty

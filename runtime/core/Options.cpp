@@ -171,7 +171,8 @@ void addTraining(CLI::App &app, Options &o, Texts &texts) {
                "and product, its GFLOP/s or GB/s and the share of what this "
                "machine does at best, and waits");
   app.add_option("--trace-steps", texts.traceSteps,
-                 "Steps of --trace (2-4) and --profile (4-13)")
+                 "Steps of --trace (2-4) and --profile (4-13; both of those "
+                 "that this run takes)")
       ->type_name("FIRST-LAST");
   app.add_flag("--debug-memory", o.debugMemory,
                "Poison freed buffers (slow; SHARDONNX_DEBUG_MEMORY=1 too)");
@@ -179,15 +180,13 @@ void addTraining(CLI::App &app, Options &o, Texts &texts) {
 
 constexpr int64_t kProfileFirst = 4, kProfileLast = 13;
 
-// One number is one step. The default is what there is of it.
+// One number is one step. The default counts from where the run begins.
 void setTraceSteps(const std::optional<std::string> &text, Options &o) {
   if (!text) {
     if (o.profile && o.trace.empty()) { // behind the warm-up
       o.traceFirst = kProfileFirst;
       o.traceLast = kProfileLast;
     }
-    o.traceFirst = std::min(o.traceFirst, o.steps);
-    o.traceLast = std::min(o.traceLast, o.steps);
     return;
   }
   if (o.trace.empty() && !o.profile)
@@ -201,6 +200,7 @@ void setTraceSteps(const std::optional<std::string> &text, Options &o) {
   if (*last > o.steps)
     failUsage("--trace-steps=", *text, ": the run has ", o.steps,
               " steps; give more --steps, or others");
+  o.traceStepsGiven = true;
   o.traceFirst = *first;
   o.traceLast = *last;
 }
@@ -303,8 +303,7 @@ void addModel(CLI::App &app, Options &o, Texts &texts) {
   app.add_option("--adapter", o.adapter,
                  "Starts from this PEFT folder: adapter_config.json and "
                  "adapter_model.safetensors (of programs compiled with --lora)")
-      ->type_name("DIR")
-      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+      ->type_name("DIR");
 }
 
 void addCheckpoints(CLI::App &app, Options &o) {
@@ -386,7 +385,6 @@ std::optional<Options> parseOptions(int argc, char **argv,
              "  SHARDONNX_SECRET=TEXT       By which ranks of several machines "
              "know each other, the\n"
              "                              same on all\n");
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   addData(app, o);
   addTraining(app, o, texts);
   addRanks(app, o);
@@ -394,7 +392,6 @@ std::optional<Options> parseOptions(int argc, char **argv,
   addOffload(app, o, texts);
   addModel(app, o, texts);
   addCheckpoints(app, o);
-  app.get_option("--betas")->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   o.command.assign(argv, argv + argc);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   checkNames(app, arguments);
@@ -402,7 +399,9 @@ std::optional<Options> parseOptions(int argc, char **argv,
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp &) {
-    std::cout << app.help();
+    std::cout << app.help() << std::flush;
+    if (!std::cout)
+      fail("cannot write to standard output: ", systemError());
     return std::nullopt;
   } catch (const CLI::ParseError &e) {
     failUsage(explainParseError(e.what()), "; --help lists the options");

@@ -45,10 +45,11 @@ struct Options {
   bool profile = false;
   std::string trace;                     // "": none
   int64_t traceFirst = 2, traceLast = 4; // steps
-  int nproc = 0;                         // 0: not given
-  int replicas = 0;                      // of the model; 0: not given
-  double timeout = 600;                  // seconds
-  std::string flightRecord;              // file; "": PROGRAM.flight.json
+  bool traceStepsGiven = false; // else they count from where the run begins
+  int nproc = 0;                // 0: not given
+  int replicas = 0;             // of the model; 0: not given
+  double timeout = 600;         // seconds
+  std::string flightRecord;     // file; "": PROGRAM.flight.json
   Offload offload = Offload::None;
   std::string offloadDir; // of a program for CPUs; "": not given
   bool debugMemory = false;

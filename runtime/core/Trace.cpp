@@ -20,7 +20,7 @@ int64_t monotonicNanoseconds() {
 }
 
 Trace::Trace(int rank, int64_t firstStep, int64_t lastStep, size_t units)
-    : rank(rank), firstStep(firstStep), lastStep(lastStep), times(units + 1) {}
+    : rank(rank), times(units + 1), firstStep(firstStep), lastStep(lastStep) {}
 
 void Trace::keep(const TraceEvent &event) {
   TraceTally &sum = sums[{event.row, event.name}];

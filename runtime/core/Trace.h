@@ -8,6 +8,7 @@
 #ifndef SHARDONNX_RUNTIME_TRACE_H
 #define SHARDONNX_RUNTIME_TRACE_H
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +37,9 @@ enum class TraceRow : uint8_t {
 };
 constexpr size_t kTraceRows = 9;
 
+/// In the row of steps: between two of them.
+constexpr const char *kEvaluationSpan = "evaluation";
+
 struct TraceEvent {
   const char *name;   // outlives the trace
   int64_t begin, end; // monotonicNanoseconds
@@ -56,12 +60,26 @@ struct TraceTally {
 
 class Trace {
 public:
-  /// Steps [firstStep, lastStep] of a run are recorded.
+  /// Steps first()…last() of a run are recorded.
   Trace(int rank, int64_t firstStep, int64_t lastStep, size_t units);
 
   const int rank;
-  const int64_t firstStep, lastStep;
-  int64_t steps() const { return lastStep - firstStep + 1; }
+  int64_t first() const { return firstStep; }
+  int64_t last() const { return lastStep; }
+  /// 0 where there are none.
+  int64_t steps() const {
+    return std::max<int64_t>(lastStep - firstStep + 1, 0);
+  }
+  /// So many steps later, of a run that goes on behind those.
+  void shift(int64_t by) {
+    firstStep += by;
+    lastStep += by;
+  }
+  /// Leaves out steps that the run does not have.
+  void limit(int64_t first, int64_t last) {
+    firstStep = std::max(firstStep, first);
+    lastStep = std::min(lastStep, last);
+  }
 
   void setActive(bool on) { recording.store(on, std::memory_order_release); }
   bool active() const { return recording.load(std::memory_order_acquire); }
@@ -94,6 +112,7 @@ public:
 private:
   void keep(const TraceEvent &event);
 
+  int64_t firstStep, lastStep;
   std::atomic<bool> recording{false};
   std::mutex mutex;
   std::vector<TraceEvent> list;

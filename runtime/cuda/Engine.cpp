@@ -462,6 +462,12 @@ void CudaEngine::endTrace() {
   tracer.end();
 }
 
+// The optimizers, which would run beside the next step, belong to the last.
+void CudaEngine::pauseTrace() {
+  finishUpdate();
+  endTrace();
+}
+
 // ---- What the start says
 
 bool CudaEngine::isVerbose() const {

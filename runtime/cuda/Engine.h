@@ -69,6 +69,7 @@ public:
   void finish() override;
   void beginTrace() override;
   void endTrace() override;
+  void pauseTrace() override;
 
 private:
   void writeHalves(const UnitState &unit, int64_t begin, const float *values,

@@ -18,6 +18,7 @@ constexpr int64_t kSamplesToRead = 16; // evenly spread, the first and last too
 DataIdentity identityOf(DataSource &data, const Manifest &manifest) {
   DataIdentity identity;
   identity.samples = data.samples();
+  identity.sequence = manifest.seq;
   std::string bytes;
   for (int64_t i = 0; i < std::min(kSamplesToRead, identity.samples); ++i) {
     int64_t last = std::min(kSamplesToRead, identity.samples) - 1;
@@ -39,6 +40,10 @@ DataIdentity identityOf(DataSource &data, const Manifest &manifest) {
 }
 
 std::string differenceOf(const DataIdentity &theirs, const DataIdentity &ours) {
+  if (theirs.sequence != ours.sequence && theirs.sequence > 0 &&
+      ours.sequence > 0)
+    return concat("samples of ", theirs.sequence, " tokens there, of ",
+                  ours.sequence, " here");
   if (theirs.samples != ours.samples)
     return concat(theirs.samples, " samples there, ", ours.samples, " here");
   return theirs.hash == ours.hash ? "" : "the samples differ";

@@ -16,6 +16,7 @@ namespace shardonnx::rt {
 struct DataIdentity {
   int64_t samples = 0;
   uint64_t hash = 0;
+  int64_t sequence = 0; // tokens of a sample; 0: there are none, or not known
 };
 DataIdentity identityOf(DataSource &data, const Manifest &manifest);
 

@@ -177,8 +177,8 @@ double sumOf(const std::vector<Row> &rows) {
 std::string describe(const Trace &trace, double stepMs,
                      const std::optional<Peaks> &peaks) {
   std::string text =
-      concat("profile of rank ", trace.rank, ", steps ", trace.firstStep, "-",
-             trace.lastStep, ": ", number(stepMs, "%.2f"), " ms a step");
+      concat("profile of rank ", trace.rank, ", steps ", trace.first(), "-",
+             trace.last(), ": ", number(stepMs, "%.2f"), " ms a step");
   if (peaks)
     text += concat("; measured at the start: products ",
                    number(peaks->gflops, "%.0f"), " GFLOP/s, memory ",
@@ -198,15 +198,29 @@ TraceTally stepsOf(const Trace &trace) {
   return run;
 }
 
-// A GPU runs behind the calls: from its first kernel to its last.
+// A GPU runs behind the calls: from its first kernel to its last, and again
+// behind an evaluation.
 int64_t deviceNanoseconds(const Trace &trace) {
-  int64_t first = INT64_MAX, last = INT64_MIN;
-  for (const TraceEvent &event : trace.events())
+  std::vector<TraceEvent> events = trace.events();
+  std::sort(events.begin(), events.end(),
+            [](const auto &a, const auto &b) { return a.begin < b.begin; });
+  int64_t first = INT64_MAX, last = INT64_MIN, sum = 0;
+  auto endRun = [&] {
+    sum += std::max<int64_t>(last - std::min(first, last), 0);
+    first = INT64_MAX;
+    last = INT64_MIN;
+  };
+  for (const TraceEvent &event : events) {
     if (event.row == TraceRow::Compute || event.row == TraceRow::Update) {
       first = std::min(first, event.begin);
       last = std::max(last, event.end);
+    } else if (event.row == TraceRow::Steps &&
+               event.name == std::string(kEvaluationSpan)) {
+      endRun();
     }
-  return first < last ? last - first : 0;
+  }
+  endRun();
+  return sum;
 }
 
 // Of the pool's threads, while kernels ran that say what each thread did.

@@ -26,7 +26,6 @@ constexpr const char *kRowNames[kTraceRows] = {"steps",    "waiting", "compute",
                                                "update",   "gather",  "reduce",
                                                "replicas", "copy",    "thread"};
 constexpr int kFirstThreadRow = static_cast<int>(TraceRow::Threads);
-constexpr const char *kNoUnit = "(norm and loss)";
 constexpr size_t kTableRows = 12; // units that the table on stderr names
 
 std::string dump(const Json &json) {
@@ -34,7 +33,7 @@ std::string dump(const Json &json) {
 }
 
 const std::string &unitName(const Manifest &manifest, int64_t unit) {
-  static const std::string none = kNoUnit;
+  static const std::string none = kNoUnitName;
   return unit < 0 || unit >= static_cast<int64_t>(manifest.units.size())
              ? none
              : manifest.units[static_cast<size_t>(unit)].name;
@@ -196,8 +195,8 @@ void printTable(std::vector<Json> ranks, const Trace &trace) {
   std::fprintf(stderr,
                "communication, ms per step (steps %lld-%lld, mean of %zu "
                "ranks)\n%-28s %10s %10s %10s\n",
-               static_cast<long long>(trace.firstStep),
-               static_cast<long long>(trace.lastStep), ranks.size(), "unit",
+               static_cast<long long>(trace.first()),
+               static_cast<long long>(trace.last()), ranks.size(), "unit",
                "gather", "reduce", "exposed");
   for (size_t i = 0; i < lines.size(); ++i) {
     all.gather += lines[i].gather;
@@ -293,13 +292,11 @@ void TraceFile::join() {
       whole.write((first ? "" : ",\n") + line);
     ::unlink(name.c_str());
   }
-  Json other = {{"program", manifest.name},
-                {"strategy", spell(manifest.strategy)},
-                {"world_size", worldSize},
-                {"first_step", trace.firstStep},
-                {"last_step", trace.lastStep},
-                {"exposed_ms_are", "per step"},
-                {"ranks", headers}};
+  Json other = {
+      {"program", manifest.name},  {"strategy", spell(manifest.strategy)},
+      {"world_size", worldSize},   {"first_step", trace.first()},
+      {"last_step", trace.last()}, {"exposed_ms_are", "per step"},
+      {"ranks", headers}};
   whole.write("\n],\"otherData\":" + dump(other) + "}\n");
   whole.close(file);
   for (const Json &header : headers)

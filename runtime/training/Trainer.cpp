@@ -91,12 +91,15 @@ void Trainer::compareData(const std::optional<Restored> &restored) {
   if (!first() || !restored || !restored->data)
     return;
   std::string how = differenceOf(*restored->data, identity);
-  if (!how.empty())
-    printWarning(concat("'", restored->folder,
-                        "' was trained on other data "
-                        "than --data (",
-                        how, "): the run goes on with sample ", state.samples,
-                        " of this one's order"));
+  if (how.empty())
+    return;
+  bool isCutAnew = restored->data->sequence != identity.sequence &&
+                   restored->data->sequence > 0 && identity.sequence > 0;
+  printWarning(
+      concat("'", restored->folder, "' was trained on ",
+             isCutAnew ? "other samples of --data" : "other data than --data",
+             " (", how, "): the run goes on with sample ", state.samples,
+             " of this one's order"));
 }
 
 Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
@@ -133,7 +136,7 @@ Scalars Trainer::scalarsOf(int64_t step, double denominator) const {
 
 // What came before the traced steps is done before they begin.
 void Trainer::trainStep(int64_t step) {
-  if (trace && step == trace->firstStep) {
+  if (trace && step == trace->first()) {
     engine.beginTrace();
     trace->setActive(true);
   }
@@ -143,10 +146,23 @@ void Trainer::trainStep(int64_t step) {
                    traced ? trace->intern(concat("step ", step)) : "");
     issue(step);
   }
-  if (trace && step == trace->lastStep) {
-    trace->setActive(false);
-    engine.endTrace();
-  }
+  if (trace && step == trace->last())
+    endTrace();
+}
+
+// The default is of the first steps of this run, wherever it begins, or of what
+// it has.
+void Trainer::placeTrace() {
+  if (!trace)
+    return;
+  if (!options.traceStepsGiven)
+    trace->shift(std::min(state.step, options.steps - trace->first()));
+  trace->limit(state.step + 1, options.steps);
+}
+
+void Trainer::endTrace() {
+  trace->setActive(false);
+  engine.endTrace();
 }
 
 void Trainer::issue(int64_t step) {
@@ -249,6 +265,20 @@ bool Trainer::evaluatesAfter(int64_t step) const {
          (options.evalEvery > 0 && step % options.evalEvery == 0);
 }
 
+// Between two steps, and no part of them: a trace of these has one span of it.
+double Trainer::evaluate() {
+  if (!trace || !trace->active())
+    return evaluation->loss();
+  engine.pauseTrace();
+  trace->setActive(false);
+  int64_t begin = monotonicNanoseconds();
+  double loss = evaluation->loss();
+  trace->measure({kEvaluationSpan, begin, monotonicNanoseconds()});
+  engine.beginTrace();
+  trace->setActive(true);
+  return loss;
+}
+
 int64_t Trainer::memoryBytes() const {
   return data->memoryBytes() +
          (evaluation ? evaluation->source().memoryBytes() : 0);
@@ -258,7 +288,7 @@ void Trainer::report(const Outstanding &step, const StepResult &result) {
   MemoryUse memory = engine.memory(memoryBytes(), step.step == options.steps);
   std::optional<double> evalLoss;
   if (evaluatesAfter(step.step))
-    judge(step.step, *(evalLoss = evaluation->loss()));
+    judge(step.step, *(evalLoss = evaluate()));
   if (!first())
     return;
   StepRecord record;
@@ -352,14 +382,9 @@ void Trainer::printProfile() const {
   int64_t owned = 0;
   for (size_t unit = 0; unit < manifest.units.size(); ++unit)
     owned += engine.owned(unit, /*trainable=*/true).size();
-  std::string text =
-      profileText(*trace, manifest, order.accumulate, owned, peaks);
-  if (text.empty())
-    printWarning(concat("--profile: none of the steps ", trace->firstStep, "-",
-                        trace->lastStep,
-                        " was run; give others with --trace-steps"));
-  else
-    std::fputs(text.c_str(), stderr);
+  std::fputs(
+      profileText(*trace, manifest, order.accumulate, owned, peaks).c_str(),
+      stderr);
 }
 
 void Trainer::run() {
@@ -368,6 +393,7 @@ void Trainer::run() {
     peaks = engine.measurePeaks();
   lossScale.begin(state);
   control.setStopsAfterStep();
+  placeTrace();
   for (int64_t step = state.step + 1; step <= lastStep; ++step) {
     trainStep(step);
     if (saver)
@@ -384,12 +410,21 @@ void Trainer::run() {
     reportSave(saver->finish());
   if (stopped && first())
     reportStop();
-  if (traceFile)
+  if (trace && trace->active()) { // it ended sooner
+    endTrace();
+    trace->limit(0, state.step);
+  }
+  bool traced = trace && trace->steps() > 0 && trace->first() <= state.step;
+  if (trace && !traced && first())
+    printWarning(concat(traceFile ? "--trace" : "--profile",
+                        " has nothing to tell: the steps that it looks at "
+                        "were not run; give others with --trace-steps"));
+  if (traced && traceFile)
     traceFile->writePart();
-  if (options.profile && first())
+  if (traced && options.profile && first())
     printProfile();
   engine.finish(); // all ranks have written theirs
-  if (traceFile)
+  if (traced && traceFile)
     traceFile->join();
   if (!first())
     return;

@@ -42,6 +42,8 @@ private:
   };
   std::string describeBase() const;
   void compareData(const std::optional<Restored> &restored);
+  void placeTrace();
+  void endTrace();
   void trainStep(int64_t step);
   void issue(int64_t step);
   void issueMicrobatches(int64_t consumed);
@@ -61,6 +63,7 @@ private:
   /// Whether the run goes on, and which checkpoint stays.
   void judge(int64_t step, double evalLoss);
   bool evaluatesAfter(int64_t step) const;
+  double evaluate();
   int64_t memoryBytes() const;
   void printProfile() const;
   bool first() const { return engine.rank() == 0; }

@@ -94,6 +94,7 @@ private:
     std::string kernel; // as it is mangled
   };
   void check(CUptiResult result, const char *what) const;
+  void enable();
   void disable();
   void take(CUpti_Activity *activity);
   void keep(Record record);
@@ -142,8 +143,7 @@ Recorder::Recorder() : library(loadCupti()) {
   self = this;
   check(api.cuptiActivityRegisterCallbacks(giveBuffer, takeBuffer),
         "taking the callbacks");
-  for (CUpti_ActivityKind kind : kKinds)
-    check(api.cuptiActivityEnable(kind), "beginning to record");
+  enable();
 }
 
 void Recorder::check(CUptiResult result, const char *what) const {
@@ -153,6 +153,11 @@ void Recorder::check(CUptiResult result, const char *what) const {
   api.cuptiGetResultString(result, &text);
   fail("CUPTI failed when ", what, ": ", text ? text : "unknown error", " (",
        static_cast<int>(result), "); ", remedyOf(result));
+}
+
+void Recorder::enable() {
+  for (CUpti_ActivityKind kind : kKinds)
+    check(api.cuptiActivityEnable(kind), "beginning to record");
 }
 
 void Recorder::disable() {
@@ -219,6 +224,7 @@ void Recorder::take(CUpti_Activity *activity) {
 }
 
 void Recorder::begin() {
+  enable();
   check(api.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED),
         "giving out what it has recorded");
   std::lock_guard<std::mutex> lock(mutex);

@@ -22,7 +22,8 @@ public:
   static std::unique_ptr<Cupti> make();
   virtual ~Cupti() = default;
 
-  /// What was recorded so far is forgotten; nothing is running.
+  /// What was recorded so far is forgotten; nothing is running. It may begin
+  /// again when it has ended.
   virtual void begin() = 0;
   /// What has run since, and recording ends; nothing is running.
   virtual std::vector<GpuRecord> end(Trace &trace) = 0;

@@ -24,6 +24,9 @@
 
 namespace shardonnx {
 
+/// What a trace calls waits that are of no unit.
+constexpr const char *kNoUnitName = "(norm and loss)";
+
 struct Manifest {
   using InputKind = shardonnx::InputKind;
   struct Input {
