@@ -233,10 +233,10 @@ std::vector<float> readParameter(rt::CheckpointReader &reader,
 }
 
 void writeAdapter(rt::CheckpointReader &reader, const std::string &folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
-    rt::fail("cannot make the folder '", folder, "': ", error.message());
+  rt::MadeFolders made(folder);
+  if (made.error())
+    rt::fail("cannot make the folder '", folder, "': ", made.error().message(),
+             "; -o needs a folder that can be written");
   std::vector<rt::CheckpointReader::Place> places = trainedOf(reader);
   std::string config = configOf(*reader.index().lora, places);
   std::vector<StoredTensor> tensors;

@@ -8,6 +8,7 @@
 #include "../../runtime/checkpoint/Folder.h"
 #include "../../runtime/support/Error.h"
 #include "shardonnx/runtime/EndsWith.h"
+#include "shardonnx/runtime/SameFile.h"
 
 #include <cstdio>
 #include <fcntl.h>
@@ -103,26 +104,20 @@ void checkAdapters(const rt::Checkpoint &index, const ExportOptions &options,
                   "them to the weights, -o DIR writes them for PEFT");
 }
 
-bool isFile(const std::string &output, const std::filesystem::path &path) {
-  std::error_code ignored;
-  return std::filesystem::equivalent(output, path, ignored);
-}
-
 // The output would take its place, and no checkpoint, or nothing to compile
 // and export from, be left.
 void checkIsNoPart(const std::string &output, const std::string &folder,
                    const rt::Checkpoint &index, const std::string &model) {
-  if (!model.empty() && isFile(output, model))
-    rt::fail("-o: '", output,
-             "' is the model that the checkpoint is of; name another");
+  if (!model.empty() && isSameFile(output, model))
+    rt::failUsage("-o: '", output,
+                  "' is the model that the checkpoint is of; name another");
   std::vector<std::string> names = {rt::kIndexName};
   for (const auto &file : index.files)
     names.push_back(file.name);
   for (const std::string &name : names) {
-    if (isFile(output, std::filesystem::path(folder) / name))
-      rt::fail("-o: '", output,
-               "' is a file of the checkpoint itself; name "
-               "another");
+    if (isSameFile(output, std::filesystem::path(folder) / name))
+      rt::failUsage("-o: '", output,
+                    "' is a file of the checkpoint itself; name another");
   }
 }
 
@@ -157,6 +152,8 @@ void exportCheckpoint(const ExportOptions &options) {
   std::printf("wrote '%s' from '%s' (step %lld)\n", options.output.c_str(),
               folder->c_str(),
               static_cast<long long>(reader.index().state.step));
+  if (std::fflush(stdout) != 0)
+    rt::fail("cannot write to standard output: ", rt::systemError());
 }
 
 } // namespace

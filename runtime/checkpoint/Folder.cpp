@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <functional>
-#include <sys/file.h>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -73,18 +72,6 @@ bool isWhole(const std::string &path, std::string &why) {
   }
 }
 
-// A run that was just killed may still be at its last write. Where a file
-// system knows no locks there is none.
-bool isLocked(int fd) {
-  constexpr int kTries = 100;
-  for (int i = 0; i < kTries; ++i) {
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-      return true;
-    ::usleep(100'000);
-  }
-  return false;
-}
-
 // Only what a checkpoint is made of: a folder, and the files in it.
 void removeCheckpoint(const std::string &path) {
   std::error_code error;
@@ -132,33 +119,18 @@ std::optional<std::string> findCheckpoint(const std::string &path) {
   return std::nullopt;
 }
 
-SaveFolder::Made::Made(const std::string &path) {
-  fs::path folder = (fs::path(path) / "").parent_path();
-  std::error_code ignored;
-  for (; !folder.empty() && !fs::exists(folder, ignored);
-       folder = folder.parent_path())
-    folders.push_back(folder.string());
-  fs::create_directories(path, error);
-}
-
-SaveFolder::Made::~Made() {
-  for (const std::string &folder : folders)
-    if (::rmdir(folder.c_str()) != 0)
-      return; // something is in it
-}
-
 SaveFolder::SaveFolder(const std::string &path, int64_t step)
     : path(path), made(path) {
   lock =
       FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (made.error || !lock)
+  if (made.error() || !lock)
     fail("cannot make the folder '", path,
-         "': ", made.error ? made.error.message() : systemError(),
+         "': ", made.error() ? made.error().message() : systemError(),
          "; --save needs a folder that can be written");
   if (::access(path.c_str(), W_OK | X_OK) != 0)
     fail("cannot write to the folder '", path, "': ", systemError(),
          "; --save needs a folder that can be written");
-  if (!isLocked(lock.get()))
+  if (!lockWhole(lock.get()))
     fail("another run saves to '", path, "'; give another --save");
   for (const Entry &entry : entriesOf(path)) {
     std::string folder = (fs::path(path) / entry.name).string();

@@ -7,12 +7,10 @@
 #ifndef SHARDONNX_RUNTIME_CHECKPOINT_FOLDER_H
 #define SHARDONNX_RUNTIME_CHECKPOINT_FOLDER_H
 
-#include "../support/Mapping.h"
+#include "../support/File.h"
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <system_error>
-#include <vector>
 
 namespace shardonnx::rt {
 
@@ -40,23 +38,15 @@ public:
   /// Removes what there is of a checkpoint that cannot be finished.
   void discard(int64_t step);
 
-private:
+  /// Removes whole checkpoints but the newest `keep` (0: all stay) up to `step`
+  /// and the best.
   void prune(int64_t step, int64_t keep);
+
+private:
   void linkBest(int64_t step);
 
-  /// The folders that were made, those below first: at the end, those in which
-  /// nothing was saved are removed.
-  struct Made {
-    explicit Made(const std::string &path);
-    ~Made();
-    Made(const Made &) = delete;
-    Made &operator=(const Made &) = delete;
-    std::vector<std::string> folders;
-    std::error_code error;
-  };
-
   std::string path;
-  Made made;
+  MadeFolders made;
   FileDescriptor lock;
 };
 

@@ -79,6 +79,9 @@ void setProgramName(const char *argv0) {
 const std::string &programName() { return storedName(); }
 void printError(const std::string &message) { printLine("error", message); }
 void printWarning(const std::string &message) { printLine("warning", message); }
-std::string systemError() { return std::strerror(errno); }
+std::string systemError() {
+  std::string text = std::strerror(errno);
+  return errno == EMFILE ? text + " (raise the limit: ulimit -n)" : text;
+}
 
 } // namespace shardonnx::rt

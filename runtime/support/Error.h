@@ -63,7 +63,7 @@ const std::string &programName();
 /// One write, so that lines of several ranks never mix.
 void printError(const std::string &message);
 void printWarning(const std::string &message);
-/// The text of errno.
+/// The text of errno, and how to mend what only a limit causes.
 std::string systemError();
 
 } // namespace shardonnx::rt

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <linux/openat2.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -119,6 +120,32 @@ void File::read(void *to, int64_t offset, int64_t length) const {
     offset += n;
     length -= n;
   }
+}
+
+MadeFolders::MadeFolders(const std::string &path) {
+  namespace fs = std::filesystem;
+  fs::path folder = (fs::path(path) / "").parent_path();
+  std::error_code ignored;
+  for (; !folder.empty() && !fs::exists(folder, ignored);
+       folder = folder.parent_path())
+    folders.push_back(folder.string());
+  fs::create_directories(path, failure);
+}
+
+MadeFolders::~MadeFolders() {
+  for (const std::string &folder : folders)
+    if (::rmdir(folder.c_str()) != 0)
+      return; // something is in it
+}
+
+bool lockWhole(int fd) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+      return true;
+    ::usleep(100'000);
+  }
+  return false;
 }
 
 void makeFolderOf(const std::string &path) {

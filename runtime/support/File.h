@@ -11,6 +11,8 @@
 #include "Mapping.h"
 #include <cstdint>
 #include <string>
+#include <system_error>
+#include <vector>
 
 namespace shardonnx::rt {
 
@@ -38,6 +40,27 @@ private:
 
 /// What mends a file that is not whole.
 inline constexpr const char *kCopyAgain = "copy or write it again";
+
+/// Makes a folder and those above it. At the end those of them in which there
+/// is nothing are removed.
+class MadeFolders {
+public:
+  explicit MadeFolders(const std::string &path);
+  ~MadeFolders();
+  MadeFolders(const MadeFolders &) = delete;
+  MadeFolders &operator=(const MadeFolders &) = delete;
+  const std::error_code &error() const { return failure; }
+
+private:
+  std::vector<std::string> folders; // those below first
+  std::error_code failure;
+};
+
+/// Takes the file or folder for this process alone, until it is closed; false
+/// where another process has it. One that was just killed may still be at its
+/// last write, so this waits for some seconds. Where a file system knows no
+/// locks there is none.
+bool lockWhole(int fd);
 
 /// Makes the folder that a file to be written lies in, and those above it. That
 /// it cannot be made is told by who then opens the file.

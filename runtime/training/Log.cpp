@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace shardonnx::rt {
@@ -29,18 +30,22 @@ Log::Log(const std::string &path, int64_t step) : path(path) {
     return;
   }
   makeFolderOf(path);
-  fd = FileDescriptor(
-      ::open(path.c_str(),
-             O_RDWR | O_CREAT | O_CLOEXEC | (step > 0 ? 0 : O_TRUNC), 0666));
+  fd = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!fd)
     fail("cannot write the log '", path, "': ", systemError(),
          "; --log needs a file in a folder that can be written");
-  if (step > 0)
-    keepUpTo(step);
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    return; // a pipe or a device has nothing to keep
+  if (!lockWhole(fd.get()))
+    fail("another run writes the log '", path, "'; give another --log");
+  int64_t end = step > 0 ? endOf(step) : 0;
+  if (::ftruncate(fd.get(), end) == 0)
+    ::lseek(fd.get(), end, SEEK_SET);
 }
 
 // A line that is none of ours, or half of one, ends what is kept.
-void Log::keepUpTo(int64_t step) {
+int64_t Log::endOf(int64_t step) const {
   std::ifstream file(path);
   std::string line;
   int64_t end = 0;
@@ -51,8 +56,7 @@ void Log::keepUpTo(int64_t step) {
       break;
     end += static_cast<int64_t>(line.size()) + 1;
   }
-  if (::ftruncate(fd.get(), end) == 0) // a pipe has nothing to keep
-    ::lseek(fd.get(), end, SEEK_SET);
+  return end;
 }
 
 void Log::write(const StepRecord &r) {

@@ -44,7 +44,8 @@ public:
   void close();
 
 private:
-  void keepUpTo(int64_t step);
+  /// Where what the file has of the steps up to this one ends.
+  int64_t endOf(int64_t step) const;
 
   std::string path;
   FileDescriptor fd;

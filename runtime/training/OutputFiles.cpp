@@ -9,6 +9,7 @@
 #include "../support/Error.h"
 #include "Log.h"
 #include "shardonnx/runtime/EndsWith.h"
+#include "shardonnx/runtime/SameFile.h"
 #include <filesystem>
 
 namespace shardonnx::rt {
@@ -20,18 +21,6 @@ struct NamedFile {
   std::string name; // the option, or what the file is
   std::string path;
 };
-
-// Under whatever names; neither need be there.
-bool isSameFile(const std::string &one, const std::string &other) {
-  std::error_code error;
-  if (fs::equivalent(one, other, error)) // by a link, too
-    return true;
-  error.clear();
-  auto whole = [&](const std::string &path) {
-    return fs::weakly_canonical(fs::absolute(path, error), error);
-  };
-  return whole(one) == whole(other) && !error;
-}
 
 std::vector<NamedFile> outputsOf(const Options &options) {
   std::vector<NamedFile> outputs;

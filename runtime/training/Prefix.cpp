@@ -6,6 +6,7 @@
 #include "Prefix.h"
 #include "../support/Error.h"
 #include <algorithm>
+#include <cstdint>
 #include <set>
 
 namespace shardonnx::rt {
@@ -26,14 +27,40 @@ std::string difference(const std::string &longer, const std::string &shorter) {
   return ends ? longer.substr(0, length) : std::string();
 }
 
-bool fits(const Prefix &prefix,
-          const std::vector<std::vector<std::string>> &parameters,
-          const std::map<std::string, std::string> &file) {
-  return std::all_of(parameters.begin(), parameters.end(), [&](auto &names) {
+// Whether the file has a parameter, under one of its names.
+auto isThere(const Prefix &prefix,
+             const std::map<std::string, std::string> &file) {
+  return [&](const std::vector<std::string> &names) {
     return std::any_of(names.begin(), names.end(), [&](auto &name) {
       return file.count(withPrefix(prefix, name)) != 0;
     });
-  });
+  };
+}
+
+bool fits(const Prefix &prefix,
+          const std::vector<std::vector<std::string>> &parameters,
+          const std::map<std::string, std::string> &file) {
+  return std::all_of(parameters.begin(), parameters.end(),
+                     isThere(prefix, file));
+}
+
+// Those under which the file has one parameter.
+std::vector<Prefix> prefixesOf(const std::vector<std::string> &names,
+                               const std::map<std::string, std::string> &file) {
+  std::set<std::string> added, removed;
+  for (const std::string &name : names)
+    for (const auto &[stored, value] : file) {
+      added.insert(difference(stored, name));
+      removed.insert(difference(name, stored));
+    }
+  std::vector<Prefix> found;
+  for (const std::string &text : added)
+    if (!text.empty())
+      found.push_back({text, ""});
+  for (const std::string &text : removed)
+    if (!text.empty())
+      found.push_back({"", text});
+  return found;
 }
 
 } // namespace
@@ -65,22 +92,27 @@ findPrefixes(const std::vector<std::vector<std::string>> &parameters,
   if (parameters.empty() || fits({}, parameters, file))
     return {{}};
   // Every parameter is there, so the first one shows all that may be.
-  std::set<std::string> added, removed;
-  for (const std::string &name : parameters.front())
-    for (const auto &[stored, value] : file) {
-      added.insert(difference(stored, name));
-      removed.insert(difference(name, stored));
-    }
   std::vector<Prefix> found;
-  for (const std::string &text : added)
-    if (Prefix prefix{text, ""};
-        !text.empty() && fits(prefix, parameters, file))
-      found.push_back(prefix);
-  for (const std::string &text : removed)
-    if (Prefix prefix{"", text};
-        !text.empty() && fits(prefix, parameters, file))
+  for (const Prefix &prefix : prefixesOf(parameters.front(), file))
+    if (fits(prefix, parameters, file))
       found.push_back(prefix);
   return found;
+}
+
+Prefix likeliestPrefix(const std::vector<std::vector<std::string>> &parameters,
+                       const std::map<std::string, std::string> &file) {
+  auto countOf = [&](const Prefix &prefix) {
+    return std::count_if(parameters.begin(), parameters.end(),
+                         isThere(prefix, file));
+  };
+  auto isLikely = [&](const Prefix &prefix) {
+    return 2 * countOf(prefix) > static_cast<int64_t>(parameters.size());
+  };
+  for (const std::vector<std::string> &names : parameters)
+    for (const Prefix &prefix : prefixesOf(names, file))
+      if (isLikely(prefix) && !isLikely({}))
+        return prefix;
+  return {};
 }
 
 } // namespace shardonnx::rt

@@ -34,6 +34,11 @@ std::vector<Prefix>
 findPrefixes(const std::vector<std::vector<std::string>> &parameters,
              const std::map<std::string, std::string> &file);
 
+/// Where there is none: the one under which the file has more than half of the
+/// parameters, for the message that names the others; else none.
+Prefix likeliestPrefix(const std::vector<std::vector<std::string>> &parameters,
+                       const std::map<std::string, std::string> &file);
+
 } // namespace shardonnx::rt
 
 #endif // SHARDONNX_RUNTIME_PREFIX_H

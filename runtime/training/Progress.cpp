@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <unistd.h>
+#include <utility>
 
 namespace shardonnx::rt {
 namespace {
@@ -73,6 +74,20 @@ std::string Progress::lineOf(const StepRecord &r) const {
          "/rank  " + timeText(left) + " left";
 }
 
+// A run is worth more than its lines: it goes on without a reader (`| head`)
+// and where a disk is full.
+void Progress::flush() const {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout))
+    return;
+  std::string why = systemError();
+  std::clearerr(stdout);
+  if (std::exchange(isUnread, true))
+    return;
+  printWarning(concat("cannot write to standard output: ", why,
+                      "; the run goes on without telling its steps, which "
+                      "--log FILE keeps"));
+}
+
 void Progress::step(const StepRecord &r) {
   if (r.step == begin + 1)
     firstLoss = r.loss;
@@ -93,12 +108,12 @@ void Progress::step(const StepRecord &r) {
     std::printf("%s\n", lineOf(r).c_str());
     lastShown = now;
   }
-  std::fflush(stdout);
+  flush();
 }
 
 void Progress::note(const std::string &line) const {
   std::printf("%s%s\n", terminal ? "\r\033[K" : "", line.c_str());
-  std::fflush(stdout);
+  flush();
 }
 
 void Progress::close() {
@@ -121,7 +136,7 @@ void Progress::close() {
       rateText(rate).c_str(), tflops, static_cast<long long>(warmupSteps()),
       warmupSteps() == 1 ? "" : "s", formatBytes(last.peakBytes).c_str(),
       formatBytes(last.pssBytes).c_str(), more.c_str());
-  std::fflush(stdout);
+  flush();
 }
 
 } // namespace shardonnx::rt

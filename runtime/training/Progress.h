@@ -23,6 +23,7 @@ public:
   void close();
 
 private:
+  void flush() const;
   int64_t warmupSteps() const;
   std::string lineOf(const StepRecord &record) const;
   std::string rateText(double rate) const;
@@ -36,6 +37,7 @@ private:
   int64_t skipped = 0;
   /// Of the steps after warm-up.
   double seconds = 0, tokens = 0, tflopSeconds = 0;
+  mutable bool isUnread = false; // that lines get lost has been told
 };
 
 } // namespace shardonnx::rt

@@ -4,6 +4,7 @@
 // From the command line to the end of a run: options, launcher, rendezvous,
 // memory, weights, training.
 
+#include "../checkpoint/Folder.h"
 #include "../checkpoint/Restore.h"
 #include "../checkpoint/Saver.h"
 #include "../comm/Launch.h"
@@ -24,6 +25,7 @@
 #include <random>
 #include <regex>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 namespace shardonnx::rt {
 namespace {
@@ -120,6 +122,12 @@ void warnOfIgnored(const Options &o, const Manifest &manifest) {
   if (o.minLR != 0 && o.scheduleKind == Schedule::Kind::Constant)
     printWarning("--min-lr is ignored: --schedule=constant has no end to "
                  "reach");
+  if (o.minLR > o.lr && o.scheduleKind != Schedule::Kind::Constant)
+    printWarning(concat("--min-lr=", o.minLR, " is above --lr=", o.lr,
+                        ": the learning rate rises"));
+  if (o.warmup > o.steps)
+    printWarning(concat("--warmup=", o.warmup, ": the run has ", o.steps,
+                        " steps, and never reaches --lr=", o.lr));
   if (o.offload == Offload::Params && manifest.gathersMasters())
     printWarning(
         manifest.masterType == SHX_F32
@@ -152,6 +160,15 @@ std::string flightRecordOf(const Options &options, const Group &group,
     return "";
   bool several = group.machines.hosts.size() > 1;
   return several ? concat(path, ".", group.machines.hostOf(rank)) : path;
+}
+
+// The same command again, as batch systems give it, of a run that is over; what
+// it asks of the folder still holds.
+void finishAgain(const Options &options, const Restored &restored) {
+  std::printf("done: '%s' is of the last step\n", restored.folder.c_str());
+  if (!options.save.empty() && options.keep > 0)
+    SaveFolder(options.save, restored.state.step)
+        .prune(restored.state.step, options.keep);
 }
 
 // One rank of a group that has met. An error here is told by the first rank
@@ -198,10 +215,8 @@ int runRank(Platform &platform, const Program &program,
     std::optional<Restored> restored =
         initialise(*engine, options, exchange, topology);
     if (restored && restored->state.step == options.steps) {
-      // The same command again, as batch systems give it.
       if (info.rank == 0)
-        std::printf("done: '%s' is of the last step\n",
-                    restored->folder.c_str());
+        finishAgain(options, *restored);
       if (traceFile)
         traceFile->discard();
     } else {
@@ -289,6 +304,16 @@ int runChecked(Platform &platform, const Program &program, int argc,
   return runAsRank(platform, program, manifest, *options, info, argc, argv);
 }
 
+// All files of --data stay open: shards by the thousand are more than the limit
+// that shells set, which a process may raise itself.
+void raiseOpenFiles() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
+
 // Every rank has the same command line: one of them speaks.
 bool speaks() {
   try {
@@ -306,6 +331,7 @@ int run(Platform &platform, const Program &program, int argc, char **argv) {
   endOnUncaught();
   // Started through /proc/self/exe, it would be called `exe` otherwise.
   ::prctl(PR_SET_NAME, programName().c_str());
+  raiseOpenFiles();
   try {
     return runChecked(platform, program, argc, argv);
   } catch (const Error &e) {

@@ -28,6 +28,9 @@ constexpr const char *kRemedy =
 constexpr const char *kShapeRemedy =
     "--model takes weights of the model that was compiled: give those, or "
     "compile the model that these are of";
+constexpr const char *kBaseRemedy =
+    "it may be a base model's, without the head: --model takes the weights of "
+    "the whole model that was exported";
 constexpr const char *kAdapterRemedy =
     "--adapter takes an adapter of this model for the modules that "
     "--lora-targets named, and --freeze leaves out what it trained beside them";
@@ -114,15 +117,22 @@ public:
            "; ", kAdapterRemedy);
     if (missing.empty() && misshapen.empty())
       return;
-    fail("'", path, "' does not fit the program: ",
+    // transformers' base models lack their name before each weight, and heads.
+    bool isBase = !prefix.removed.empty() && !missing.empty();
+    fail("'", path, "'",
+         prefix.empty() || adapters ? ""
+                                    : concat(", which has the program's names ",
+                                             describe(prefix), ","),
+         " does not fit the program: ",
          missing.empty() ? "" : concat("it has no ", missing.list()),
          missing.empty() || others.empty() ? ""
                                            : concat(", but ", others.list()),
          missing.empty() || misshapen.empty() ? "" : "; ",
          misshapen.empty() ? "" : misshapen.list(), "; ",
-         adapters            ? kAdapterRemedy
-         : misshapen.empty() ? kRemedy
-                             : kShapeRemedy);
+         adapters             ? kAdapterRemedy
+         : !misshapen.empty() ? kShapeRemedy
+         : isBase             ? kBaseRemedy
+                              : kRemedy);
   }
 
   void read(const OwnedRange &range) {
@@ -194,8 +204,7 @@ private:
       fail("'", path,
            "' has the program's names more than once: ", describe(fits[0]),
            ", and ", describe(fits[1]), "; give a file that has one model");
-    if (fits.size() == 1)
-      prefix = fits.front();
+    prefix = fits.empty() ? likeliestPrefix(wanted, places) : fits.front();
   }
   Arrays::const_iterator find(const std::string &name) const {
     auto place = places.find(withPrefix(prefix, withoutWrappers(name)));
