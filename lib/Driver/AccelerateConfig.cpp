@@ -506,7 +506,7 @@ ForeignConfig readAccelerateConfig(const std::string &path) {
   Entries entries;
   if (std::string error = entries.read(path); !error.empty()) {
     ForeignConfig failed;
-    failed.error = error;
+    failed.unreadable = error;
     return failed;
   }
   return Mapper(entries).map();

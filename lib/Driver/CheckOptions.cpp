@@ -15,6 +15,10 @@ using namespace mlir;
 
 namespace shardonnx {
 
+int exitCodeOf(const Diagnostics &diagnostics) {
+  return diagnostics.isUsage() ? kExitUsage : kExitInput;
+}
+
 // A name that no pass has would print nothing and not say why.
 static LogicalResult checkPassNames(const CompileOptions &options,
                                     Diagnostics &diagnostics) {
@@ -23,8 +27,9 @@ static LogicalResult checkPassNames(const CompileOptions &options,
   registerAllPasses();
   for (const std::string &name : options.printIRAfter)
     if (name != "all" && !PassInfo::lookup(name))
-      return diagnostics.error("--print-ir-after: there is no pass '" + name +
-                               "'; `shardonnx-opt --help` lists them");
+      return diagnostics.usageError("--print-ir-after: there is no pass '" +
+                                    name +
+                                    "'; `shardonnx-opt --help` lists them");
   return success();
 }
 
@@ -36,12 +41,14 @@ static LogicalResult checkArch(const CompileOptions &options,
   if (options.target == TargetKind::CUDA) {
     llvm::Expected<std::vector<std::string>> chips = resolveChips(options.arch);
     if (!chips)
-      return diagnostics.error("--arch: " + llvm::toString(chips.takeError()));
+      return diagnostics.usageError("--arch: " +
+                                    llvm::toString(chips.takeError()));
     return success();
   }
   llvm::Expected<TargetSpec> target = resolveTarget(options.arch);
   if (!target)
-    return diagnostics.error("--arch: " + llvm::toString(target.takeError()));
+    return diagnostics.usageError("--arch: " +
+                                  llvm::toString(target.takeError()));
   return success();
 }
 
@@ -60,7 +67,7 @@ LogicalResult checkMeshRanks(const Mesh &mesh, int64_t ranks,
                  std::max<int64_t>(mesh.size(MeshAxis::Replicate), 1) *
                  std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);
   if (ranks % each != 0)
-    return diagnostics.error(
+    return diagnostics.usageError(
         "--mesh=" + mesh.text() + " does not divide " + std::to_string(ranks) +
         " ranks; the nearest number that it does is " +
         std::to_string(std::max<int64_t>((ranks + each / 2) / each, 1) * each));
@@ -77,10 +84,10 @@ LogicalResult checkPlanned(const CompileOptions &options, StringRef asked,
                                              : "";
   if (other.empty())
     return success();
-  return diagnostics.error(asked +
-                           ": a plan compares ways without budgets; "
-                           "leave " +
-                           other + " out, and give it to compile");
+  return diagnostics.usageError(asked +
+                                ": a plan compares ways without budgets; "
+                                "leave " +
+                                other + " out, and give it to compile");
 }
 
 // What 8 bits are made of must hold them.
@@ -91,13 +98,14 @@ static LogicalResult checkF8(const CompileOptions &options,
     if (matmul == MatmulDtype::Param)
       return success();
     if (options.strictNumerics)
-      return diagnostics.error(option + ": rounds the operands of products, "
-                                        "which --strict-numerics excludes; "
-                                        "leave one out");
+      return diagnostics.usageError(option +
+                                    ": rounds the operands of products, "
+                                    "which --strict-numerics excludes; "
+                                    "leave one out");
     if (param == SHX_F16)
-      return diagnostics.error(option +
-                               ": f16 does not hold what is rounded to 8 "
-                               "bits; give --param-dtype=bf16");
+      return diagnostics.usageError(option +
+                                    ": f16 does not hold what is rounded to 8 "
+                                    "bits; give --param-dtype=bf16");
     return success();
   };
   if (failed(check("--matmul-dtype", options.matmulDtype, options.paramDtype)))
@@ -114,8 +122,9 @@ static LogicalResult checkF8(const CompileOptions &options,
   };
   if (options.matmulGain && options.matmulDtype == MatmulDtype::Param &&
       llvm::none_of(options.unitPolicies, wants))
-    return diagnostics.error("--matmul-gain is of products of 8 bits: give "
-                             "--matmul-dtype=fp8 or fp8:rowwise, too");
+    return diagnostics.usageError(
+        "--matmul-gain is of products of 8 bits: give "
+        "--matmul-dtype=fp8 or fp8:rowwise, too");
   return success();
 }
 
@@ -135,12 +144,14 @@ static LogicalResult checkGathers(const CompileOptions &options,
     if (gather == GatherDtype::Param)
       return success();
     if (options.strictNumerics)
-      return diagnostics.error(option + ": rounds the weights, which "
-                                        "--strict-numerics excludes; leave one "
-                                        "out");
+      return diagnostics.usageError(option +
+                                    ": rounds the weights, which "
+                                    "--strict-numerics excludes; leave one "
+                                    "out");
     if (half)
-      return diagnostics.error(option + ": f16 does not hold what is rounded "
-                                        "to it; give --param-dtype=bf16");
+      return diagnostics.usageError(option +
+                                    ": f16 does not hold what is rounded "
+                                    "to it; give --param-dtype=bf16");
     return success();
   };
   if (failed(check(std::string("--gather-dtype=") + spell(options.gatherDtype),
@@ -166,8 +177,8 @@ static LogicalResult checkPolicies(const CompileOptions &options,
                                    Diagnostics &diagnostics) {
   for (auto [index, policy] : llvm::enumerate(options.unitPolicies)) {
     auto error = [&](const Twine &what) {
-      return diagnostics.error("--config: units[" + Twine(index) +
-                               "]: " + what);
+      return diagnostics.usageError("--config: units[" + Twine(index) +
+                                    "]: " + what);
     };
     if (options.strictNumerics &&
         (isLow(policy.paramDtype) || isLow(policy.outputDtype)))
@@ -200,16 +211,18 @@ static LogicalResult checkMuon(const CompileOptions &options,
   if (options.optimizer != Optimizer::Muon)
     return success();
   if (options.optimizerDtype == SHX_I8)
-    return diagnostics.error("--optimizer=muon keeps its momentum in f32 or "
-                             "bf16; take one of them as --optimizer-dtype");
+    return diagnostics.usageError(
+        "--optimizer=muon keeps its momentum in f32 or "
+        "bf16; take one of them as --optimizer-dtype");
   if (options.masterDtype != SHX_F32)
-    return diagnostics.error("--optimizer=muon moves masters of f32; leave "
-                             "--master-dtype out, or take --optimizer=adamw");
+    return diagnostics.usageError(
+        "--optimizer=muon moves masters of f32; leave "
+        "--master-dtype out, or take --optimizer=adamw");
   bool rounds = llvm::any_of(options.unitPolicies, [](const UnitPolicy &unit) {
     return unit.gatherDtype.value_or(GatherDtype::Param) != GatherDtype::Param;
   });
   if (rounds || options.gatherDtype != GatherDtype::Param)
-    return diagnostics.error(
+    return diagnostics.usageError(
         std::string("--optimizer=muon gathers what products read; leave ") +
         (rounds ? "gather_dtype of units" : "--gather-dtype") +
         " out, or take --optimizer=adamw");
@@ -228,36 +241,39 @@ static LogicalResult checkMesh(const CompileOptions &options,
                                Diagnostics &diagnostics) {
   const Mesh &mesh = options.mesh;
   if (!options.tensorPlan.empty() && mesh.tensor() < 2)
-    return diagnostics.error("--tensor-plan: there are no ranks to split "
-                             "parameters over; give --mesh=tensor:T, too");
+    return diagnostics.usageError("--tensor-plan: there are no ranks to split "
+                                  "parameters over; give --mesh=tensor:T, too");
   if (options.contextAttention != ContextAttention::Auto && mesh.context() < 2)
-    return diagnostics.error(
+    return diagnostics.usageError(
         std::string("--context-attention=") + spell(options.contextAttention) +
         ": no axis has parts of sequences; give --mesh=context:C, too");
   if (options.overlapAxes && options.target != TargetKind::CUDA)
-    return diagnostics.error("--overlap-axes: ranks of CPUs copy what they "
-                             "exchange themselves; leave it out, or give "
-                             "--target=cuda, too");
+    return diagnostics.usageError(
+        "--overlap-axes: ranks of CPUs copy what they "
+        "exchange themselves; leave it out, or give "
+        "--target=cuda, too");
   if (options.overlapAxes && mesh.tensor() * mesh.context() < 2)
-    return diagnostics.error("--overlap-axes: no tensor or context axis has "
-                             "collectives; give --mesh=tensor:T or "
-                             "--mesh=context:C, too");
+    return diagnostics.usageError(
+        "--overlap-axes: no tensor or context axis has "
+        "collectives; give --mesh=tensor:T or "
+        "--mesh=context:C, too");
   if (options.axisChunks && (!options.overlapAxes || mesh.tensor() < 2))
-    return diagnostics.error("--axis-chunks: of products beside collectives of "
-                             "a tensor axis; give --overlap-axes and "
-                             "--mesh=tensor:T, too");
+    return diagnostics.usageError(
+        "--axis-chunks: of products beside collectives of "
+        "a tensor axis; give --overlap-axes and "
+        "--mesh=tensor:T, too");
   if (!mesh.given())
     return success();
   std::string option = "--mesh=" + mesh.text();
   int64_t replicas = mesh.size(MeshAxis::Replicate);
   if (replicas > 1 && !options.autoStrategy && !isHybrid(options.strategy))
-    return diagnostics.error(
+    return diagnostics.usageError(
         option + ": --strategy=" + spell(options.strategy) +
         " has one replica; give --strategy=hybrid_shard or "
         "hybrid_shard_zero2, or leave replicate out");
   std::string other = mesh.together() > 1 ? besideAxes(options) : "";
   if (!other.empty())
-    return diagnostics.error(option + ": " + other + "; leave one out");
+    return diagnostics.usageError(option + ": " + other + "; leave one out");
   return checkMeshRanks(mesh, options.worldSize.value_or(0), diagnostics);
 }
 
@@ -265,79 +281,92 @@ LogicalResult checkOptions(const CompileOptions &options,
                            Diagnostics &diagnostics, bool links) {
   bool cuda = options.target == TargetKind::CUDA;
   if (cuda && links && !hasCudaTarget())
-    return diagnostics.error(
+    return diagnostics.usageError(
         "--target=cuda: this build has no CUDA target; install the CUDA "
         "toolkit and build again, or use --target=cpu");
   if (failed(checkMuon(options, diagnostics)) ||
       failed(checkMesh(options, diagnostics)))
     return failure();
   if (options.offloadActivations && !cuda)
-    return diagnostics.error("--offload=activations: the memory of a program "
-                             "for CPUs is the host's; leave it out, or compute "
-                             "more again with --recompute");
+    return diagnostics.usageError(
+        "--offload=activations: the memory of a program "
+        "for CPUs is the host's; leave it out, or compute "
+        "more again with --recompute");
   if (options.tf32 && !cuda)
-    return diagnostics.error("--tf32: only --target=cuda has TF32; leave it "
-                             "out");
+    return diagnostics.usageError(
+        "--tf32: only --target=cuda has TF32; leave it "
+        "out");
   if (options.maxDocuments && (!cuda || !options.documentSeparator))
-    return diagnostics.error("--max-documents: says which packed samples go "
-                             "to cuDNN; leave it out, or give --target=cuda "
-                             "and --document-separator=ID, too");
+    return diagnostics.usageError(
+        "--max-documents: says which packed samples go "
+        "to cuDNN; leave it out, or give --target=cuda "
+        "and --document-separator=ID, too");
   if (options.tf32 && options.strictNumerics)
-    return diagnostics.error("--tf32: rounds the operands of products, which "
-                             "--strict-numerics excludes; leave one out");
+    return diagnostics.usageError(
+        "--tf32: rounds the operands of products, which "
+        "--strict-numerics excludes; leave one out");
   if (options.strictNumerics && isLow(options.paramDtype))
-    return diagnostics.error(
+    return diagnostics.usageError(
         Twine("--strict-numerics: kernels keep the intermediate values of ") +
         spell(options.paramDtype) +
         " in f32, which rounds otherwise; leave --param-dtype at f32");
   if (failed(checkF8(options, diagnostics)))
     return failure();
   if (!options.loraTargets.empty() && !options.lora)
-    return diagnostics.error("--lora-targets needs --lora=RANK: the rank of "
-                             "the adapters");
+    return diagnostics.usageError(
+        "--lora-targets needs --lora=RANK: the rank of "
+        "the adapters");
   if (options.baseDtype && !options.lora)
-    return diagnostics.error("--base-dtype needs --lora=RANK: weights that are "
-                             "trained are not kept in few bits");
+    return diagnostics.usageError(
+        "--base-dtype needs --lora=RANK: weights that are "
+        "trained are not kept in few bits");
   if (options.baseDtype && options.strictNumerics)
-    return diagnostics.error("--base-dtype: rounds the base's weights, which "
-                             "--strict-numerics excludes; leave one out");
+    return diagnostics.usageError(
+        "--base-dtype: rounds the base's weights, which "
+        "--strict-numerics excludes; leave one out");
   if (options.mlpChunks.value_or(1) != 1 && options.strictNumerics)
-    return diagnostics.error("--mlp-chunks: gradients of weights are summed in "
-                             "another order, which --strict-numerics excludes; "
-                             "leave one out");
+    return diagnostics.usageError(
+        "--mlp-chunks: gradients of weights are summed in "
+        "another order, which --strict-numerics excludes; "
+        "leave one out");
   if (options.optimizerDtype != SHX_F32 && options.strictNumerics)
-    return diagnostics.error(
+    return diagnostics.usageError(
         Twine("--optimizer-dtype=") + spell(options.optimizerDtype) +
         ": rounds the optimizer's state, which --strict-numerics excludes; "
         "leave one out");
   if (options.masterDtype != SHX_F32 && options.strictNumerics)
-    return diagnostics.error("--master-dtype=bf16: rounds the master weights, "
-                             "which --strict-numerics excludes; leave one out");
+    return diagnostics.usageError(
+        "--master-dtype=bf16: rounds the master weights, "
+        "which --strict-numerics excludes; leave one out");
   if (options.masterDtype != SHX_F32 && !someUnitHas(options, SHX_BF16))
-    return diagnostics.error("--master-dtype=bf16: masters of bf16 are what "
-                             "products read; give --param-dtype=bf16, too");
+    return diagnostics.usageError(
+        "--master-dtype=bf16: masters of bf16 are what "
+        "products read; give --param-dtype=bf16, too");
   if (failed(checkGathers(options, diagnostics)))
     return failure();
   if (options.fit && options.memoryBudget)
-    return diagnostics.error("--memory-budget: --fit makes it; leave one out");
+    return diagnostics.usageError(
+        "--memory-budget: --fit makes it; leave one out");
   if ((options.memoryBudget || options.fit) && !options.worldSize)
-    return diagnostics.error(
+    return diagnostics.usageError(
         Twine(options.fit ? "--fit" : "--memory-budget") +
         ": what a rank holds depends on how many there are; "
         "give the number with --world-size=N");
   if (options.autoStrategy && !options.worldSize)
-    return diagnostics.error("--strategy=auto: what a rank holds depends on "
-                             "how many there are; give the number with "
-                             "--world-size=N");
+    return diagnostics.usageError(
+        "--strategy=auto: what a rank holds depends on "
+        "how many there are; give the number with "
+        "--world-size=N");
   if (options.autoStrategy &&
       failed(checkPlanned(options, "--strategy=auto", diagnostics)))
     return failure();
   if (options.output == "-" && !options.emit)
-    return diagnostics.error("-o -: an executable is not written to standard "
-                             "output; name a file, or a level with --emit");
+    return diagnostics.usageError(
+        "-o -: an executable is not written to standard "
+        "output; name a file, or a level with --emit");
   if (options.emit == Level::PTX && !cuda)
-    return diagnostics.error("--emit=ptx: only --target=cuda has PTX; use "
-                             "--emit=llvm or --emit=obj");
+    return diagnostics.usageError("--emit=ptx: only --target=cuda has PTX; use "
+                                  "--emit=llvm or --emit=obj");
   if (failed(checkPolicies(options, diagnostics)) ||
       failed(checkArch(options, diagnostics)))
     return failure();

@@ -12,6 +12,10 @@
 
 namespace shardonnx {
 
+/// How a command that printed errors ends: as the command line's mistakes, or
+/// as those of the input, a file or the machine.
+int exitCodeOf(const Diagnostics &diagnostics);
+
 /// Prints the error, which is one of the command line: exit code 2. Where
 /// nothing is linked, targets that this build lacks will do.
 mlir::LogicalResult checkOptions(const CompileOptions &options,

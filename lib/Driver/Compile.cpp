@@ -5,6 +5,7 @@
 // names.
 
 #include "CheckOptions.h"
+#include "InspectReport.h"
 #include "OutputCheck.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/Driver/Plan.h"
@@ -61,13 +62,7 @@ static LogicalResult emitText(Compilation &compilation, const std::string &path,
   if (!path.empty())
     return writeFileAtomically(diagnostics, path, text);
   llvm::outs() << text;
-  llvm::outs().flush();
-  if (!llvm::outs().has_error())
-    return success();
-  std::error_code error = llvm::outs().error();
-  llvm::outs().clear_error();
-  return diagnostics.error("cannot write to standard output: " +
-                           error.message());
+  return success(finishOutput(diagnostics) == kExitDone);
 }
 
 int runCompile(const CompileOptions &given) {
@@ -83,10 +78,10 @@ int runCompile(const CompileOptions &given) {
     return kExitUsage;
   }
   if (!path.empty() && failed(checkOutput(options, path, diagnostics)))
-    return kExitInput;
+    return exitCodeOf(diagnostics);
   options.output = path;
   if (failed(takePlannedStrategy(options, diagnostics)))
-    return kExitInput;
+    return exitCodeOf(diagnostics);
   ImportOptions import;
   import.refusesGuesses = !options.emit;
   Compilation compilation(options, diagnostics, import);
@@ -97,7 +92,7 @@ int runCompile(const CompileOptions &given) {
   if (failed(compilation.runTo(level)) ||
       failed(options.emit ? emitText(compilation, path, diagnostics)
                           : compilation.link(path)))
-    return kExitInput;
+    return exitCodeOf(diagnostics);
   if (!options.emit)
     compilation.noteGradientsUntold();
   return kExitDone;

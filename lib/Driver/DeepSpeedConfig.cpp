@@ -403,17 +403,17 @@ ForeignConfig readDeepSpeedConfig(const std::string &path) {
   ForeignConfig failed;
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   if (!buffer) {
-    failed.error = "cannot be read: " + buffer.getError().message();
+    failed.unreadable = "cannot be read: " + buffer.getError().message();
     return failed;
   }
   llvm::Expected<json::Value> value = json::parse((*buffer)->getBuffer());
   if (!value) {
-    failed.error = "is not JSON: " + llvm::toString(value.takeError());
+    failed.unreadable = "is not JSON: " + llvm::toString(value.takeError());
     return failed;
   }
   json::Object *object = value->getAsObject();
   if (!object) {
-    failed.error = "is not a JSON object";
+    failed.unreadable = "is not a JSON object";
     return failed;
   }
   return Mapper(std::move(*object)).map();

@@ -5,12 +5,11 @@
 
 #include "shardonnx/Driver/Eval.h"
 
+#include "../../runtime/support/File.h"
 #include "EvalProgram.h"
+#include "InspectReport.h"
 #include "shardonnx/Driver/Options.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/FileSystem.h"
-
-#include <unistd.h>
 
 using namespace mlir;
 
@@ -22,7 +21,9 @@ public:
   explicit Evaluation(const EvalOptions &options) : options(options) {}
   LogicalResult run();
   /// Of a run that has failed.
-  int getExitCode() const { return exitCode; }
+  int getExitCode() const {
+    return isUsage || diags.isUsage() ? kExitUsage : kExitInput;
+  }
 
 private:
   LogicalResult readInputs();
@@ -39,7 +40,7 @@ private:
   std::string refusal; // of the last plan that would compile the graph
   bool integerInputs = true;
   unsigned compiled = 0, folded = 0, gradients = 0;
-  int exitCode = kExitInput;
+  bool isUsage = false; // the refusal is of the command line
 };
 
 /// Collects what is said of a plan that may not be the one.
@@ -67,10 +68,9 @@ LogicalResult Evaluation::readInputs() {
     FailureOr<EvalInput> input = readEvalInput(argument, diags);
     if (failed(input))
       return failure();
-    if (!names.insert(input->name).second) {
-      exitCode = kExitUsage;
-      return diags.error("--input: '" + input->name + "' is given twice");
-    }
+    if (!names.insert(input->name).second)
+      return diags.usageError("--input: '" + input->name +
+                              "' is given twice; leave one out");
     inputs.push_back(std::move(*input));
   }
   return success();
@@ -138,8 +138,10 @@ LogicalResult Evaluation::tryPlan(EvalPlan plan, bool &wasWrong) {
   integerInputs = program.hasIntegerInputs();
   if (compiled && succeeded(finish(program, plan)))
     return success();
-  if (refusal.empty() || plan.known != Known::Everything)
+  if (refusal.empty() || plan.known != Known::Everything) {
     refusal = attempt.errors();
+    isUsage = attempt.diagnostics.isUsage();
+  }
   return failure();
 }
 
@@ -155,15 +157,12 @@ SmallVector<EvalPlan> Evaluation::plans() const {
 LogicalResult Evaluation::run() {
   if (failed(readInputs()))
     return failure();
-  bool isNew = !llvm::sys::fs::exists(options.outputDir);
-  if (std::error_code error =
-          llvm::sys::fs::create_directories(options.outputDir))
+  rt::MadeFolders folder(options.outputDir);
+  if (folder.error())
     return diags.error("--output-dir: cannot create '" + options.outputDir +
-                       "': " + error.message());
+                       "': " + folder.error().message());
   if (succeeded(runPlans()))
     return success();
-  if (isNew)
-    ::rmdir(options.outputDir.c_str()); // unless something is in it
   llvm::errs() << refusal;
   return failure();
 }
@@ -183,8 +182,10 @@ LogicalResult Evaluation::runPlans() {
 
 int runEval(const EvalOptions &options) {
   Evaluation evaluation(options);
-  return succeeded(evaluation.run()) ? static_cast<int>(kExitDone)
-                                     : evaluation.getExitCode();
+  if (failed(evaluation.run()))
+    return evaluation.getExitCode();
+  Diagnostics diagnostics;
+  return finishOutput(diagnostics);
 }
 
 } // namespace shardonnx

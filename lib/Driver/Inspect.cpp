@@ -64,10 +64,10 @@ FailureOr<Topology> topologyOf(const Manifest &manifest,
                                Diagnostics &diagnostics) {
   std::string asked = "--replicas=" + std::to_string(options.replicas);
   if (options.replicas > 1 && !manifest.hybrid())
-    return diagnostics.error(asked +
-                             ": --strategy=" + spell(manifest.strategy) +
-                             " has one replica, hybrid_shard and "
-                             "hybrid_shard_zero2 have several");
+    return diagnostics.usageError(asked +
+                                  ": --strategy=" + spell(manifest.strategy) +
+                                  " has one replica, hybrid_shard and "
+                                  "hybrid_shard_zero2 have several");
   // Without a number, as few ranks as the mesh has.
   const Mesh &mesh = manifest.mesh;
   int64_t replicas = std::max(options.replicas, mesh.size(MeshAxis::Replicate));
@@ -75,34 +75,70 @@ FailureOr<Topology> topologyOf(const Manifest &manifest,
                   std::max<int64_t>(mesh.size(MeshAxis::Shard), 1);
   int64_t ranks = options.nproc == 1 && mesh.given() ? least : options.nproc;
   if (mesh.given() && ranks % least != 0)
-    return diagnostics.error(
+    return diagnostics.usageError(
         "--nproc=" + std::to_string(ranks) + ": --mesh=" + mesh.text() +
         " needs a multiple of " + std::to_string(least) + " ranks");
   if (ranks % replicas != 0)
-    return diagnostics.error(asked + " does not divide the " +
-                             std::to_string(ranks) + " ranks of --nproc");
+    return diagnostics.usageError(asked + " does not divide the " +
+                                  std::to_string(ranks) + " ranks of --nproc");
   return Topology(static_cast<int>(ranks), static_cast<int>(replicas),
                   /*ranksHere=*/0, manifest.sliceAlignment(),
                   static_cast<int>(mesh.tensor()),
                   static_cast<int>(mesh.context()));
 }
 
-// What was measured of a run, where its files are given.
-LogicalResult readMeasured(const InspectOptions &options, InspectView &view,
-                           Diagnostics &diagnostics) {
-  if (!options.log.empty()) {
-    FailureOr<RunMemory> run = readRunLog(options.log, diagnostics);
-    if (failed(run))
-      return failure();
-    view.run = *run;
-  }
-  if (options.trace.empty())
-    return success();
+// A log does not name its program, but how much a step of it took.
+LogicalResult readMeasuredMemory(const Manifest &manifest,
+                                 const InspectOptions &options,
+                                 InspectView &view, Diagnostics &diagnostics) {
+  FailureOr<RunMemory> run = readRunLog(options.log, diagnostics);
+  if (failed(run))
+    return failure();
+  int64_t tokens = manifest.tokensPerMicrobatch() *
+                   (view.topology.ranks / view.topology.together()) *
+                   options.accumulate;
+  if (run->tokens > 0 && run->tokens != tokens)
+    diagnostics.warning("--log: '" + options.log +
+                        "' is of another program, or of other --nproc or "
+                        "--accumulate: a step of it took " +
+                        Twine(run->tokens) + " tokens, one of this takes " +
+                        Twine(tokens));
+  view.run = std::move(*run);
+  return success();
+}
+
+LogicalResult readMeasuredTimes(const Manifest &manifest,
+                                const InspectOptions &options,
+                                InspectView &view, Diagnostics &diagnostics) {
   FailureOr<MeasuredExposure> trace = readTrace(options.trace, diagnostics);
   if (failed(trace))
     return failure();
+  std::set<std::string> here, there;
+  for (const Manifest::Unit &unit : manifest.units)
+    here.insert(unit.name);
+  for (const auto &unit : trace->units)
+    if (unit.first() != kNoUnitName)
+      there.insert(unit.first().str());
+  if (here != there)
+    return diagnostics.error(
+        "--trace: '" + options.trace + "' is of another program ('" +
+        trace->program + "'), whose units are not those of '" +
+        options.compile.model +
+        "'; give a trace of this one, or inspect the other");
   view.trace = std::move(*trace);
   return success();
+}
+
+// What was measured of a run, where its files are given.
+LogicalResult readMeasured(const Manifest &manifest,
+                           const InspectOptions &options, InspectView &view,
+                           Diagnostics &diagnostics) {
+  if (!options.log.empty() &&
+      failed(readMeasuredMemory(manifest, options, view, diagnostics)))
+    return failure();
+  return success(
+      options.trace.empty() ||
+      succeeded(readMeasuredTimes(manifest, options, view, diagnostics)));
 }
 
 // A CPU is one of as many threads as the ranks of this machine would take.
@@ -168,12 +204,10 @@ int finishOutput(Diagnostics &diagnostics) {
 }
 
 FailureOr<Inspected> inspectProgram(const InspectOptions &options,
-                                    Diagnostics &diagnostics, int &exitCode) {
+                                    Diagnostics &diagnostics) {
   const std::string &path = options.compile.model;
-  exitCode = kExitUsage;
   if (failed(checkOptions(options.compile, diagnostics)))
     return failure();
-  exitCode = kExitInput;
   bool isExecutable = isElf(path);
   if (isExecutable && options.compileOptionsGiven)
     diagnostics.warning("'" + path +
@@ -188,10 +222,8 @@ FailureOr<Inspected> inspectProgram(const InspectOptions &options,
     return failure();
   InspectView view;
   FailureOr<Topology> topology = topologyOf(*manifest, options, diagnostics);
-  if (failed(topology)) {
-    exitCode = kExitUsage;
+  if (failed(topology))
     return failure();
-  }
   view.topology = *topology;
   view.accumulate = options.accumulate;
   view.threadsPerRank = threadsPerRank(options.nproc);
@@ -203,7 +235,7 @@ FailureOr<Inspected> inspectProgram(const InspectOptions &options,
   if (failed(device))
     return failure();
   view.device = std::move(*device);
-  if (failed(readMeasured(options, view, diagnostics)))
+  if (failed(readMeasured(*manifest, options, view, diagnostics)))
     return failure();
   return Inspected{std::move(*manifest), std::move(view)};
 }
@@ -229,18 +261,17 @@ int runInspect(const InspectOptions &options) {
                printFlightRecord(path, options.json, llvm::outs(), diagnostics))
                ? static_cast<int>(kExitInput)
                : finishOutput(diagnostics);
-  int exitCode = kExitDone;
-  FailureOr<Inspected> found = inspectProgram(options, diagnostics, exitCode);
+  FailureOr<Inspected> found = inspectProgram(options, diagnostics);
   if (failed(found))
-    return exitCode;
+    return exitCodeOf(diagnostics);
   const auto &[manifest, view] = *found;
   if (!options.html.empty() &&
       failed(checkIsNoInput("--html", options.html, inputsOf(options, manifest),
                             diagnostics)))
-    return kExitInput;
+    return exitCodeOf(diagnostics);
   if (!options.html.empty() &&
       failed(writePage(manifest, view, options.html, diagnostics)))
-    return kExitInput;
+    return exitCodeOf(diagnostics);
   if (options.json)
     printInspectJson(manifest, view, llvm::outs());
   else if (options.html.empty())

@@ -43,10 +43,9 @@ struct Inspected {
 };
 
 /// Of a model, as it would be compiled, or an executable. On failure the error
-/// has been printed, and `exitCode` says whose fault it is.
+/// has been printed.
 mlir::FailureOr<Inspected> inspectProgram(const InspectOptions &options,
-                                          Diagnostics &diagnostics,
-                                          int &exitCode);
+                                          Diagnostics &diagnostics);
 
 /// kExitDone where all of standard output has been written.
 int finishOutput(Diagnostics &diagnostics);

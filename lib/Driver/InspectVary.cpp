@@ -4,6 +4,7 @@
 // `shardonnx inspect --vary`: what one option changes, a line for each of its
 // values.
 
+#include "CheckOptions.h"
 #include "InspectReport.h"
 #include "shardonnx/Cost/Exposure.h"
 #include "shardonnx/runtime/ByteSize.h"
@@ -127,11 +128,10 @@ int runInspectRows(const std::string &name,
   std::vector<Row> rows;
   std::optional<Inspected> last;
   for (const InspectRow &row : given) {
-    int exitCode = kExitDone;
     mlir::FailureOr<Inspected> program =
-        inspectProgram(row.options, diagnostics, exitCode);
+        inspectProgram(row.options, diagnostics);
     if (mlir::failed(program))
-      return exitCode;
+      return exitCodeOf(diagnostics);
     rows.push_back(rowOf(row.value, *program));
     last = std::move(*program);
   }

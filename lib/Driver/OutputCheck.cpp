@@ -6,8 +6,7 @@
 #include "OutputCheck.h"
 #include "ExternalFiles.h"
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
-
-#include "llvm/Support/FileSystem.h"
+#include "shardonnx/runtime/SameFile.h"
 
 using namespace mlir;
 
@@ -40,9 +39,9 @@ LogicalResult checkIsNoInput(StringRef option, const std::string &path,
                              ArrayRef<InputName> inputs,
                              Diagnostics &diagnostics) {
   for (const InputName &input : inputs)
-    if (!input.path.empty() && llvm::sys::fs::equivalent(path, input.path))
-      return diagnostics.error(option + ": '" + Twine(path) + "' is " +
-                               input.what + "; name another file");
+    if (!path.empty() && !input.path.empty() && isSameFile(path, input.path))
+      return diagnostics.usageError(option + ": '" + Twine(path) + "' is " +
+                                    input.what + "; name another file");
   return success();
 }
 

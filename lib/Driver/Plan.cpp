@@ -432,6 +432,11 @@ FailureOr<Plan> makePlan(const PlanOptions &given, Diagnostics &diagnostics) {
   FailureOr<Device> device = givenDevice(given.device, diagnostics);
   if (failed(device))
     return failure();
+  if (given.targetGiven && given.compile.target != device->target)
+    return diagnostics.usageError(
+        std::string("--target=") + spell(given.compile.target) + ": --device=" +
+        given.device + " is one for --target=" + spell(device->target) +
+        "; leave --target out, or name another device");
   FailureOr<std::optional<Execution>> as = executionOf(given.as, diagnostics);
   if (failed(as))
     return failure();
@@ -516,11 +521,11 @@ int runPlan(const PlanOptions &options) {
   inputs.push_back({"the file that --device names", options.device});
   inputs.push_back({"the file that --as names", options.as});
   if (failed(checkIsNoInput("--html", options.html, inputs, diagnostics)))
-    return kExitInput;
+    return exitCodeOf(diagnostics);
   FailureOr<Plan> plan = makePlan(options, diagnostics);
   if (failed(plan) || (!options.html.empty() &&
                        failed(writePlanPage(*plan, options, diagnostics))))
-    return kExitInput;
+    return exitCodeOf(diagnostics);
   if (options.json)
     printPlanJson(*plan, options, llvm::outs());
   else if (options.html.empty())

@@ -5,6 +5,7 @@
 
 #include "InspectReport.h"
 #include "PlanSearch.h"
+#include "shardonnx/runtime/ByteSize.h"
 #include "shardonnx/runtime/Printable.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -30,10 +31,6 @@ std::string quoted(const std::string &word) {
   for (char letter : word)
     text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
   return text + "'";
-}
-
-std::string gibibytes(double bytes) {
-  return llvm::formatv("{0:F2}", bytes / double(1 << 30)).str();
 }
 
 std::string describeOptions(const PlannedWay &way) {
@@ -88,8 +85,8 @@ void describeChoice(Plan &plan, const PlanOptions &options) {
           return a.memoryBytes < b.memoryBytes;
         });
     plan.why = "nothing fits: " + nameOf(least) + " takes least, " +
-               gibibytes(double(least.memoryBytes)) + " of " +
-               gibibytes(plan.memoryBytes) + " GiB";
+               formatBytes(least.memoryBytes) + " of " +
+               formatBytes(int64_t(plan.memoryBytes));
     return;
   }
   const PlannedWay &best = plan.ways[*plan.chosen];
@@ -115,17 +112,17 @@ void describeChoice(Plan &plan, const PlanOptions &options) {
                    .str();
   else if (best.tokensPerSecondPerGpu < 1.001 * next->tokensPerSecondPerGpu)
     plan.why = "the fastest that fits: as fast as " + nameOf(*next) + ", " +
-               gibibytes(double(best.memoryBytes)) + " against " +
-               gibibytes(double(next->memoryBytes)) + " GiB";
+               formatBytes(best.memoryBytes) + " against " +
+               formatBytes(next->memoryBytes);
   else
     plan.why =
         llvm::formatv(
             "the fastest that fits: {0:F1} % more tokens a second "
-            "than {1}, {2} against {3} GiB",
+            "than {1}, {2} against {3}",
             100 *
                 (best.tokensPerSecondPerGpu / next->tokensPerSecondPerGpu - 1),
-            nameOf(*next), gibibytes(double(best.memoryBytes)),
-            gibibytes(double(next->memoryBytes)))
+            nameOf(*next), formatBytes(best.memoryBytes),
+            formatBytes(next->memoryBytes))
             .str();
 }
 
@@ -149,7 +146,7 @@ static void printWay(const PlannedWay &way, bool chosen, const Widths &widths,
       chosen ? "*" : " ", spell(way.strategy), way.recompute.text(),
       llvm::left_justify(offloadText(way), unsigned(widths.offload)),
       llvm::left_justify(way.mesh, unsigned(widths.mesh)),
-      gibibytes(double(way.memoryBytes)), way.stepSeconds * kMillis,
+      formatBytes(way.memoryBytes), way.stepSeconds * kMillis,
       way.time.exposed * kMillis, way.tokensPerSecondPerGpu, 100 * way.mfu);
   if (way.hours)
     out << llvm::formatv("{0,10:F1}", *way.hours);
@@ -164,7 +161,7 @@ static void printHead(const PlanOptions &options, const Widths &widths,
                        "strategy", "recompute",
                        llvm::left_justify("offload", unsigned(widths.offload)),
                        llvm::left_justify("mesh", unsigned(widths.mesh)),
-                       "GiB/rank", "step ms", "exposed", "tok/s/GPU", "MFU %");
+                       "memory", "step ms", "exposed", "tok/s/GPU", "MFU %");
   if (options.tokens)
     out << "     hours";
   if (options.tokens && options.price)
@@ -178,10 +175,10 @@ void printPlanText(const Plan &plan, const PlanOptions &options,
   llvm::raw_string_ostream stream(text);
   const PlannedWay &any = plan.ways.front();
   stream << llvm::formatv(
-      "{0} on {1} x {2} ({3}), {4} a machine, {5} GiB a rank; batch {6} x "
+      "{0} on {1} x {2} ({3}), {4} a machine, {5} a rank; batch {6} x "
       "{7}, {8} microbatch{9} a step, {10} parameters\n\n",
       plan.model, plan.gpus, plan.device.name, plan.device.title,
-      plan.gpusPerNode, gibibytes(plan.memoryBytes), any.batch,
+      plan.gpusPerNode, formatBytes(int64_t(plan.memoryBytes)), any.batch,
       any.manifest->seq, options.accumulate,
       options.accumulate == 1 ? "" : "es", spell(plan.paramDtype));
   if (plan.as)
@@ -198,12 +195,11 @@ void printPlanText(const Plan &plan, const PlanOptions &options,
     stream << "\nmemory of a rank with " << nameOf(best) << '\n';
     for (const MemoryItem &item : best.memory)
       if (item.bytes > 0)
-        stream << llvm::formatv("  {0,-34}{1,10} GiB\n", item.name,
-                                gibibytes(double(item.bytes)));
+        stream << llvm::formatv("  {0,-34}{1,10}\n", item.name,
+                                formatBytes(item.bytes));
     if (best.headroomBytes > 0)
-      stream << llvm::formatv("  {0,-34}{1,10} GiB\n",
-                              "(beside it, must be free)",
-                              gibibytes(double(best.headroomBytes)));
+      stream << llvm::formatv("  {0,-34}{1,10}\n", "(beside it, must be free)",
+                              formatBytes(best.headroomBytes));
     stream << "\ntake " << nameOf(best) << ": " << plan.why << '\n'
            << "  " << plan.command << '\n';
     if (!best.runOptions.empty())

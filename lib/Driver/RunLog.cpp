@@ -45,6 +45,7 @@ FailureOr<RunMemory> readRunLog(const std::string &path,
           "' is no step with peak_bytes and pss_bytes; give a log that a "
           "training executable wrote");
     ++memory.steps;
+    memory.tokens = step->getInteger("tokens").value_or(0);
     memory.planned = std::max(memory.planned, *planned);
     memory.measured = std::max(memory.measured, *measured);
     memory.points.push_back({step->getInteger("step").value_or(memory.steps),

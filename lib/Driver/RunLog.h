@@ -19,6 +19,7 @@ namespace shardonnx {
 /// Bytes of the largest rank, the most over the steps of the log.
 struct RunMemory {
   int64_t steps = 0;
+  int64_t tokens = 0;   // of a step, all ranks; 0: not told
   int64_t planned = 0;  // peak_bytes
   int64_t measured = 0; // pss_bytes
   /// The GPU's context and what it loaded; not part of `measured`.

@@ -54,6 +54,7 @@ static std::optional<MeasuredExposure> readSummary(const json::Value &value) {
   if (timed.empty())
     return std::nullopt;
   MeasuredExposure measured;
+  measured.program = other->getString("program").value_or("").str();
   measured.ranks = *count;
   double share = 1.0 / static_cast<double>(timed.size());
   for (const json::Object *rank : timed) {

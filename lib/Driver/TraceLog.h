@@ -20,7 +20,8 @@ struct MeasuredExposure {
   struct Unit {
     double gather = 0, reduce = 0, exposed = 0;
   };
-  int64_t ranks = 0; // of the run
+  std::string program; // of the run, as its file was called
+  int64_t ranks = 0;
   llvm::StringMap<Unit> units;
   double exposed = 0; // also of what no unit has: the norm, the loss
 };

@@ -50,17 +50,17 @@ public:
         return failure();
     for (const auto &entry : options.dims)
       if (!namesSeen.contains(entry.first()))
-        return diagnostics.error("--dim: '" + options.model +
-                                 "' has no dynamic dimension named '" +
-                                 entry.first() + "'" + listNames());
+        return diagnostics.usageError("--dim: '" + options.model +
+                                      "' has no dynamic dimension named '" +
+                                      entry.first() + "'" + listNames());
     std::string unbound;
     for (::onnx::ValueInfoProto &input : *graph.mutable_input())
       bindByName(input, unbound);
     if (options.seq && !boundSeq)
-      return diagnostics.error("--seq=" + Twine(*options.seq) + ": '" +
-                               options.model +
-                               "' has no token input, an integer tensor of "
-                               "shape [batch, tokens]; leave the option out");
+      return diagnostics.usageError(
+          "--seq=" + Twine(*options.seq) + ": '" + options.model +
+          "' has no token input, an integer tensor of "
+          "shape [batch, tokens]; leave the option out");
     if (!unbound.empty())
       return diagnostics.error(
           "'" + options.model + "': dynamic dimensions without a value: " +
@@ -83,22 +83,22 @@ private:
   LogicalResult bind(const std::string &input, int axis, Dim &dim,
                      int64_t value, StringRef option, bool isNamed = false) {
     if (dim.has_dim_value() && dim.dim_value() != value && isNamed)
-      return diagnostics.error(option + "=" + Twine(value) + ": axis " +
-                               Twine(axis) + " of input '" + input +
-                               "' has a --dim of its own, which says " +
-                               Twine(dim.dim_value()) + "; leave one out");
+      return diagnostics.usageError(option + "=" + Twine(value) + ": axis " +
+                                    Twine(axis) + " of input '" + input +
+                                    "' has a --dim of its own, which says " +
+                                    Twine(dim.dim_value()) + "; leave one out");
     if (dim.has_dim_value() && dim.dim_value() != value)
-      return diagnostics.error(
+      return diagnostics.usageError(
           option + "=" + Twine(value) + ": axis " + Twine(axis) +
           " of input '" + input + "' of '" + options.model + "' is fixed to " +
           Twine(dim.dim_value()) + "; leave the option out or export again");
     if (!dim.dim_param().empty()) {
       auto [known, added] = byName.try_emplace(dim.dim_param(), value);
       if (!added && known->second != value)
-        return diagnostics.error(option + "=" + Twine(value) + ": '" +
-                                 dim.dim_param() + "' of input '" + input +
-                                 "' is already bound to " +
-                                 Twine(known->second));
+        return diagnostics.usageError(option + "=" + Twine(value) + ": '" +
+                                      dim.dim_param() + "' of input '" + input +
+                                      "' is already bound to " +
+                                      Twine(known->second));
     }
     dim.set_dim_value(value);
     return success();
@@ -117,7 +117,7 @@ private:
       auto named = options.dims.find(name);
       if (!name.empty() && named != options.dims.end() && named->second == 0 &&
           (axis == 0 || isTokenInput(type)))
-        return diagnostics.error(
+        return diagnostics.usageError(
             "--dim " + name + "=0: axis " + Twine(axis) + " of input '" +
             input.name() + "' counts " + (axis == 0 ? "samples" : "tokens") +
             ", of which there must be one; 0 is for a past that is empty");

@@ -38,16 +38,13 @@ public:
     }
     for (const auto &given : *options.inputs)
       if (!inputs.contains(given.first()))
-        return fail(given.second.source + " names no input of '" +
-                    options.model + "'; " + listInputs(inputs));
+        return diagnostics.usageError(given.second.source +
+                                      " names no input of '" + options.model +
+                                      "'; " + listInputs(inputs));
     return success();
   }
 
 private:
-  LogicalResult fail(const Twine &message) {
-    return diagnostics.error(message);
-  }
-
   std::string listInputs(const llvm::StringSet<> &inputs) {
     std::string list;
     for (const ::onnx::ValueInfoProto &input : graph.input())
@@ -71,8 +68,9 @@ private:
   LogicalResult bind(::onnx::ValueInfoProto &input) {
     auto found = options.inputs->find(input.name());
     if (found == options.inputs->end())
-      return fail("'" + options.model + "': input '" + input.name() +
-                  "' has no value: give --input " + input.name() + "=FILE.npy");
+      return diagnostics.usageError(
+          "'" + options.model + "': input '" + input.name() +
+          "' has no value: give --input " + input.name() + "=FILE.npy");
     if (!input.type().has_tensor_type())
       return success(); // what it is, the import refuses by name
     auto &type = *input.mutable_type()->mutable_tensor_type();
@@ -90,9 +88,9 @@ private:
     std::string shape;
     for (int64_t size : given.shape)
       shape += (shape.empty() ? "" : ", ") + std::to_string(size);
-    return fail(given.source + " has shape [" + shape + "], but input '" +
-                input.name() + "' of '" + options.model + "' is " + declared +
-                boundNames());
+    return diagnostics.error(given.source + " has shape [" + shape +
+                             "], but input '" + input.name() + "' of '" +
+                             options.model + "' is " + declared + boundNames());
   }
 
   bool bindAxis(Dim &dim, int64_t size) {

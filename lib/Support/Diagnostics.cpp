@@ -45,6 +45,11 @@ LogicalResult Diagnostics::error(const llvm::Twine &message) {
   return failure();
 }
 
+LogicalResult Diagnostics::usageError(const llvm::Twine &message) {
+  ++usageCount;
+  return error(message);
+}
+
 LogicalResult Diagnostics::internalError(const llvm::Twine &what) {
   Hold hold(*this);
   ++errorCount;

@@ -229,8 +229,10 @@ void printNotes(const ForeignConfig &config) {
 
 Config take(const ForeignConfig &foreign, const std::string &path,
             const std::vector<std::string> &commandLine) {
+  if (!foreign.unreadable.empty())
+    fileError("--config: '" + path + "' " + foreign.unreadable);
   if (!foreign.error.empty())
-    fileError("--config: '" + path + "' " + foreign.error);
+    usageError("--config: '" + path + "' " + foreign.error);
   printNotes(foreign);
   Config config;
   for (const auto &[name, value] : foreign.options)

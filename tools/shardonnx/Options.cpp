@@ -478,6 +478,7 @@ void relaxForCalibration(CLI::App &app,
 
 void notePlanGiven(const CLI::App &app, size_t own, PlanOptions &o) {
   o.paramDtypeGiven = app.count("--param-dtype") > 0;
+  o.targetGiven = app.count("--target") > 0;
   std::vector<const CLI::Option *> options = app.get_options();
   for (size_t i = own; i < options.size(); ++i) {
     const std::vector<std::string> &names = options[i]->get_lnames();

@@ -12,7 +12,10 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <iostream>
 
 using namespace shardonnx;
 
@@ -126,12 +129,12 @@ std::optional<int> parse(CLI::App &app, const std::vector<std::string> &args,
       if (std::string empty = explainEmptyValue(*command); !empty.empty())
         usageError(empty);
     return std::nullopt;
-  } catch (const CLI::CallForHelp &help) {
-    return app.exit(help);
-  } catch (const CLI::CallForAllHelp &help) {
-    return app.exit(help);
-  } catch (const CLI::CallForVersion &version) {
-    return app.exit(version);
+  } catch (const CLI::Success &asked) { // --help, --version
+    int code = app.exit(asked, std::cout, std::cerr);
+    if (!std::cout.flush())
+      fileError(std::string("cannot write to standard output: ") +
+                std::strerror(errno));
+    return code;
   } catch (const CLI::ParseError &error) {
     const std::string &command = args.front(); // checkCommand knows it
     std::string message = explainParseError(error.what());

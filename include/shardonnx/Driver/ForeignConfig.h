@@ -17,7 +17,8 @@
 namespace shardonnx {
 
 struct ForeignConfig {
-  std::string error; // empty: all keys were understood
+  std::string unreadable; // empty: it is such a file
+  std::string error;      // empty: all keys were understood
   std::vector<std::pair<std::string, std::string>> options; // name and value
   std::vector<std::string> runtime; // what the executable is told instead
   std::vector<std::string> notes;   // how a key was understood

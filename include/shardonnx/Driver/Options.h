@@ -142,7 +142,7 @@ struct PlanOptions {
   double straggler = 0;               // by this share one rank is slower
   std::string as = "shardonnx";       // or one of executionNames(), or a file
   bool searchesMeshes = true;         // where compile.mesh names none
-  bool paramDtypeGiven = false;
+  bool paramDtypeGiven = false, targetGiven = false;
   /// Options of compile as they were given, beside those that a plan decides.
   std::vector<std::string> compileArguments;
   bool json = false;

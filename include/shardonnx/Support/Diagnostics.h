@@ -36,6 +36,10 @@ public:
   /// caller can write `return diagnostics.error(...)`.
   mlir::LogicalResult error(const llvm::Twine &message);
 
+  /// The same of the command line's mistakes: an option that does not fit the
+  /// model, or another option.
+  mlir::LogicalResult usageError(const llvm::Twine &message);
+
   /// Prints that the compiler is at fault, and how it shows.
   mlir::LogicalResult internalError(const llvm::Twine &what);
 
@@ -49,8 +53,13 @@ public:
   /// How many errors were printed.
   unsigned errors() const { return errorCount; }
 
+  /// Whether nothing but the command line was found wrong.
+  bool isUsage() const { return errorCount > 0 && usageCount == errorCount; }
+
   /// While the returned handler lives, diagnostics of `context` become lines
   /// here. `subject` (for example the model's file name) precedes the node.
+  /// What a pass cannot do with an option is an error as any other: whether
+  /// that or the model is to be changed it does not know.
   std::unique_ptr<mlir::ScopedDiagnosticHandler>
   capture(mlir::MLIRContext *context, llvm::StringRef subject = "");
 
@@ -73,7 +82,7 @@ private:
 
   std::string program;
   llvm::raw_ostream &out;
-  unsigned errorCount = 0;
+  unsigned errorCount = 0, usageCount = 0;
   unsigned holds = 0;
   llvm::SmallVector<std::string> held;
   std::string fault; // of the compiler: the first that was seen
