@@ -439,7 +439,11 @@ void CudaEngine::drain() {
   copy.synchronize(waiting().c_str());
 }
 
+// Each traced step has one update: where the first does not run beside the one
+// of the step before, the last has its own.
 void CudaEngine::beginTrace() {
+  if (!beganWithUpdate)
+    beganWithUpdate = updating;
   drain();
   Tracer::Queues queues = collectives->queues();
   queues.push_back({compute, TraceRow::Compute});
@@ -457,6 +461,8 @@ void CudaEngine::beginTrace() {
 }
 
 void CudaEngine::endTrace() {
+  if (!*beganWithUpdate)
+    finishUpdate();
   drain();
   context.issued = nullptr;
   tracer.end();

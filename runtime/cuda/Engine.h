@@ -133,6 +133,7 @@ private:
   std::unique_ptr<Function> firstFunction, nextFunction, lastFunction,
       updateFunction, evalFunction, normFunction, besideFunction;
   bool updating = false; // the optimizers of the last step are still to run
+  std::optional<bool> beganWithUpdate; // the traced steps did
   bool evaluating = false;
   bool evaluated = false; // since the last update
   bool toldOfDocuments = false;

@@ -162,7 +162,8 @@ TEST(GpuTrace, SpansOfARowDoNotCross) {
 }
 
 Finished traceTable(const Folder &folder,
-                    std::vector<std::pair<std::string, std::string>> more) {
+                    std::vector<std::pair<std::string, std::string>> more,
+                    const std::vector<std::string> &options = {}) {
   writeTable(drawTable(), folder.path);
   std::vector<uint16_t> tokens(2001, 7);
   folder.write("t.bin", bytesOf(tokens));
@@ -172,11 +173,19 @@ Finished traceTable(const Folder &folder,
       {"SHARDONNX_EMULATOR_DEVICES", "2"},
       {"SHARDONNX_EMULATOR_THREADS", "1"}};
   environment.insert(environment.end(), more.begin(), more.end());
-  return Process({SHX_TEST_PROGRAMS "/table_cuda_f32", "--data",
-                  folder / "t.bin", "--model", folder / "table.onnx", "--steps",
-                  "4", "--nproc", "2", "--trace", folder / "t.json"},
-                 folder, environment)
-      .wait();
+  std::vector<std::string> words = {SHX_TEST_PROGRAMS "/table_cuda_f32",
+                                    "--data",
+                                    folder / "t.bin",
+                                    "--model",
+                                    folder / "table.onnx",
+                                    "--steps",
+                                    "4",
+                                    "--nproc",
+                                    "2",
+                                    "--trace",
+                                    folder / "t.json"};
+  words.insert(words.end(), options.begin(), options.end());
+  return Process(words, folder, environment).wait();
 }
 
 #ifdef SHX_TEST_CUPTI
@@ -207,6 +216,35 @@ TEST(CudaTrace, TheGpuHasItsRows) {
     EXPECT_FALSE(rank.contains("missing")) << rank;
     EXPECT_GT(rank["units"][0]["gather_ms"].get<double>(), 0);
   }
+}
+
+// Between two steps nothing is recorded, and steps have what they have without:
+// forwards and backwards as often, and as many updates.
+TEST(CudaTrace, EvaluationsAreNoPartOfAStep) {
+  auto countsOf = [](bool evaluates) {
+    Folder folder;
+    std::vector<std::string> options;
+    if (evaluates)
+      options = {"--eval-data", folder / "t.bin", "--eval-every", "1"};
+    Finished f = traceTable(folder, {}, options);
+    EXPECT_EQ(f.code, 0) << f.err;
+    EXPECT_EQ(f.err.find("warning"), f.err.npos) << f.err;
+    std::map<std::string, int> counts;
+    Json trace = Json::parse(readFile(folder / "t.json"));
+    for (const Json &event : trace["traceEvents"])
+      if (event["ph"] == "X" &&
+          (event["cat"] == "compute" || event["cat"] == "update" ||
+           event["name"] == "evaluation"))
+        ++counts[event["name"]];
+    for (const Json &rank : trace["otherData"]["ranks"])
+      EXPECT_FALSE(rank.contains("missing")) << rank;
+    return counts;
+  };
+  std::map<std::string, int> without = countsOf(false);
+  std::map<std::string, int> with = countsOf(true);
+  EXPECT_EQ(with["evaluation"], 2 * 2); // two ranks, behind steps 2 and 3
+  with.erase("evaluation");
+  EXPECT_EQ(with, without);
 }
 #endif
 
