@@ -205,7 +205,7 @@ private:
   }
   LogicalResult refuseUnsupported(const Metadata &metadata, bool expanded);
   LogicalResult convert();
-  void writeOutRows();
+  void writeOutRows(const Metadata &metadata);
   void expandFunctions();
   LogicalResult normalize(const Metadata &metadata);
   /// Runs one step of the ONNX library.
@@ -317,9 +317,12 @@ LogicalResult Importer::convert() {
 
 /// A NonZero that stays is for the raise, to which a mask may be known; else it
 /// says why.
-void Importer::writeOutRows() {
+void Importer::writeOutRows(const Metadata &metadata) {
   writeOutMaskedScatters(model, opsetOf(model));
-  std::string why = writeOutSelectedRows(model, opsetOf(model));
+  std::string why = writeOutSelectedRows(
+      model, opsetOf(model), [&](const ::onnx::NodeProto &node) {
+        return metadata.infoOf(node).dropped.detaches;
+      });
   if (why.empty())
     return;
   for (::onnx::NodeProto &node : *model.mutable_graph()->mutable_node())
@@ -358,7 +361,7 @@ LogicalResult Importer::normalize(const Metadata &metadata) {
     return failure();
   if (failed(check()))
     return failure();
-  writeOutRows();
+  writeOutRows(metadata);
   expandFunctions();
   if (failed(refuseUnsupported(metadata, /*expanded=*/true)))
     return failure();

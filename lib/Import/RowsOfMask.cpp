@@ -20,14 +20,26 @@ using Shape = std::vector<int64_t>;
 
 bool isElementwise(StringRef op) {
   static const StringSet<> ops = {"Abs",
+                                  "Acos",
+                                  "Acosh",
                                   "Add",
                                   "And",
+                                  "Asin",
+                                  "Asinh",
+                                  "Atan",
+                                  "Atanh",
+                                  "BitShift",
+                                  "BitwiseAnd",
+                                  "BitwiseNot",
+                                  "BitwiseOr",
+                                  "BitwiseXor",
                                   "Cast",
                                   "CastLike",
                                   "Ceil",
                                   "Celu",
                                   "Clip",
                                   "Cos",
+                                  "Cosh",
                                   "Div",
                                   "Dropout",
                                   "Elu",
@@ -41,6 +53,8 @@ bool isElementwise(StringRef op) {
                                   "HardSigmoid",
                                   "HardSwish",
                                   "Identity",
+                                  "IsInf",
+                                  "IsNaN",
                                   "LeakyRelu",
                                   "Less",
                                   "LessOrEqual",
@@ -60,47 +74,26 @@ bool isElementwise(StringRef op) {
                                   "Relu",
                                   "Round",
                                   "Selu",
+                                  "Shrink",
                                   "Sigmoid",
                                   "Sign",
                                   "Sin",
+                                  "Sinh",
                                   "Softplus",
                                   "Softsign",
                                   "Sqrt",
                                   "Sub",
                                   "Sum",
                                   "Swish",
+                                  "Tan",
                                   "Tanh",
+                                  "ThresholdedRelu",
                                   "Where",
                                   "Xor"};
   return ops.contains(op);
 }
 
-/// What passes a number of rows on.
-bool keepsSizes(StringRef op) {
-  static const StringSet<> ops = {"Cast",    "Concat", "Gather",  "Identity",
-                                  "Reshape", "Slice",  "Squeeze", "Unsqueeze"};
-  return ops.contains(op);
-}
-
 } // namespace
-
-std::string maskCountedBy(const ::onnx::NodeProto &node,
-                          const KnownTensors &known,
-                          ArrayRef<std::string> masks) {
-  if (!isOp(node, "ReduceSum"))
-    return "";
-  const ::onnx::NodeProto *from = known.producerOf(node.input(0));
-  if (!from || !isOp(*from, "Cast") ||
-      intAttribute(*from, "to", 0) != ::onnx::TensorProto::INT64)
-    return "";
-  StringRef flags = from->input(0);
-  if (const auto *flat = known.producerOf(flags);
-      flat && isOp(*flat, "Reshape"))
-    flags = flat->input(0);
-  const Shape *shape = known.shapeOf(node.input(0));
-  return shape && shape->size() == 1 && is_contained(masks, flags) ? flags.str()
-                                                                   : "";
-}
 
 std::vector<std::string> findMasks(const ::onnx::GraphProto &graph) {
   StringSet<> data;
@@ -110,13 +103,26 @@ std::vector<std::string> findMasks(const ::onnx::GraphProto &graph) {
     if (mayBeWeight(tensor))
       data.insert(tensor.name());
   std::vector<std::string> masks;
+  auto add = [&](const std::string &mask) {
+    if (!is_contained(masks, mask))
+      masks.push_back(mask);
+  };
+  StringMap<std::string> columns, repeated; // by what they are made of
   for (const ::onnx::NodeProto &node : graph.node()) {
+    if (isOp(node, "Unsqueeze") || isOp(node, "Reshape"))
+      columns[node.output(0)] = node.input(0);
+    else if (isOp(node, "Expand") && columns.contains(node.input(0)))
+      repeated[node.output(0)] = columns[node.input(0)];
     if (isOp(node, "Shape") || isOp(node, "Size") ||
         none_of(node.input(),
                 [&](const std::string &input) { return data.contains(input); }))
       continue;
-    if (isOp(node, "NonZero") && !is_contained(masks, node.input(0)))
-      masks.push_back(node.input(0));
+    if (isOp(node, "NonZero")) {
+      add(node.input(0));
+      // `y[mask] = …` may have a mask of elements, and count that of rows.
+      if (auto found = repeated.find(node.input(0)); found != repeated.end())
+        add(found->second);
+    }
     for (const std::string &output : node.output())
       data.insert(output);
   }
@@ -191,20 +197,26 @@ bool RowTracer::visitElementwise(const ::onnx::NodeProto &node) {
   });
 }
 
-/// The mask that has the rows' mask for each of their elements, of this shape.
+/// The mask that has the rows' mask for each of their elements: one of the
+/// graph, of this shape behind the mask's, else one that is made.
 std::string RowTracer::maskOfElements(const Rows &whole,
-                                      ArrayRef<int64_t> shape) const {
+                                      ArrayRef<int64_t> rest) {
+  Shape shape = *known.shapeOf(whole.mask);
+  append_range(shape, rest);
   for (const std::string &mask : masks) {
     const ::onnx::NodeProto *all = known.producerOf(mask);
     const ::onnx::NodeProto *one =
         all && isOp(*all, "Expand") ? known.producerOf(all->input(0)) : nullptr;
     if (one && (isOp(*one, "Unsqueeze") || isOp(*one, "Reshape")) &&
-        one->input(0) == whole.mask &&
-        ArrayRef(*known.shapeOf(mask)) == shape &&
+        one->input(0) == whole.mask && *known.shapeOf(mask) == shape &&
         known.shapeOf(one->output(0)))
       return mask;
   }
-  return "";
+  int64_t each = elementsOf(rest);
+  std::string name = whole.mask + "[" + std::to_string(each) + "]";
+  known.setShape(name, {countOf(whole.mask), each});
+  elements[name] = {whole.mask, each};
+  return name;
 }
 
 /// Also Squeeze, Unsqueeze and Flatten.
@@ -223,13 +235,19 @@ bool RowTracer::visitReshape(const ::onnx::NodeProto &node) {
     }
     before *= size;
   }
-  // Elements of rows, as `y[mask] = rows` has them.
-  if (to->size() != 1 || result.axis != 0)
+  if (result.axis != 0 || to->empty())
     return false;
-  Shape shape = *known.shapeOf(result.mask);
-  append_range(shape, ArrayRef(*from).drop_front());
-  std::string mask = maskOfElements(result, shape);
-  return !mask.empty() && set(node.output(0), {mask, 0});
+  // Elements of rows, as `y[mask] = rows` has them.
+  if (to->front() > count && to->front() % count == 0) {
+    ArrayRef<int64_t> rest = ArrayRef(*from).drop_front();
+    int64_t each = to->front() / count;
+    std::string mask =
+        maskOfElements(result, to->size() == 1 ? rest : ArrayRef(each));
+    return set(node.output(0), {mask, 0});
+  }
+  // Rows of their elements.
+  const ElementsOfRows *whole = elementsOfRows(result.mask);
+  return whole && set(node.output(0), {whole->mask, 0});
 }
 
 bool RowTracer::visitExpand(const ::onnx::NodeProto &node) {
@@ -334,10 +352,11 @@ bool RowTracer::visitGather(const ::onnx::NodeProto &node) {
   if (!data || !indices)
     return false;
   int64_t along = normalized(intAttribute(node, "axis", 0), data->size());
-  if (onlyReads(node, 1)) {
-    const Rows *read = rowsOf(node.input(1));
+  const Rows *read = rowsOf(node.input(1));
+  const Rows *whole = rowsOf(node.input(0));
+  if (read && (!whole || (read->columns && isMaskOf(*read, node.input(0)) &&
+                          along == whole->axis)))
     return set(node.output(0), {read->mask, along + read->axis});
-  }
   Rows result = *rowsOf(node.input(0));
   if (!onlyReads(node, 0) || along == result.axis)
     return false;
@@ -361,12 +380,50 @@ bool RowTracer::visitGather(const ::onnx::NodeProto &node) {
 
 bool RowTracer::visitGatherND(const ::onnx::NodeProto &node) {
   const Shape *indices = known.shapeOf(node.input(1));
-  if (!onlyReads(node, 1) || !indices || intAttribute(node, "batch_dims", 0))
+  const Rows *read = rowsOf(node.input(1)), *data = rowsOf(node.input(0));
+  if (!read || !indices || intAttribute(node, "batch_dims", 0))
     return false;
-  const Rows *read = rowsOf(node.input(1));
+  bool own = data && data->axis == 0 && data->mask == read->mask &&
+             beginsWithOwnNumber(node.input(1));
+  if (data && !own && !(read->columns && isMaskOf(*read, node.input(0))))
+    return false;
   if (read->axis + 1 == int64_t(indices->size()))
     return false;
   return set(node.output(0), {read->mask, read->axis});
+}
+
+bool RowTracer::visitScatter(const ::onnx::NodeProto &node) {
+  if (!putsBack(node) && !writesWithin(node))
+    return false;
+  const Rows *whole = rowsOf(node.input(0));
+  return !whole || set(node.output(0), {whole->mask, whole->axis});
+}
+
+/// Whether indices, [rows, columns], have the row's own number in column 0.
+bool RowTracer::beginsWithOwnNumber(StringRef indices) const {
+  static const StringSet<> same = {"Cast", "Identity", "Reshape", "Unsqueeze"};
+  const ::onnx::NodeProto *node = known.producerOf(indices);
+  const Shape *shape = known.shapeOf(indices);
+  if (!node || !isOp(*node, "Concat") || !shape || shape->size() != 2 ||
+      rowsOf(indices)->axis != 0)
+    return false;
+  do
+    node = known.producerOf(node->input(0));
+  while (node && same.contains(node->op_type()));
+  return node && isOp(*node, "Range") && rowsOf(node->output(0));
+}
+
+/// Elements of each row by indices of its own, or any by indices of rows.
+bool RowTracer::visitGatherElements(const ::onnx::NodeProto &node) {
+  const Rows *data = rowsOf(node.input(0)), *indices = rowsOf(node.input(1));
+  const Shape *shape = known.shapeOf(node.input(0));
+  if (!indices || !shape)
+    return false;
+  int64_t along = normalized(intAttribute(node, "axis", 0), shape->size());
+  bool own = data && data->mask == indices->mask &&
+             data->axis == indices->axis && along != indices->axis;
+  return (data ? own : along == indices->axis) &&
+         set(node.output(0), {indices->mask, indices->axis});
 }
 
 /// Gemm and MatMul, of rows and what no mask selects.
@@ -399,7 +456,8 @@ bool RowTracer::visitProduct(const ::onnx::NodeProto &node) {
   return set(node.output(0), result);
 }
 
-/// Norms and softmaxes, and what is chosen, of each row.
+/// Norms and what is chosen of each row; softmaxes also over rows, of which
+/// other places have a share of zero (UnselectedPlaces).
 bool RowTracer::visitAlongAxis(const ::onnx::NodeProto &node) {
   const Shape *from = known.shapeOf(node.input(0));
   Rows result = *rowsOf(node.input(0));
@@ -408,8 +466,9 @@ bool RowTracer::visitAlongAxis(const ::onnx::NodeProto &node) {
   bool arg = op.starts_with("Arg");
   int64_t axis =
       normalized(intAttribute(node, "axis", arg ? 0 : -1), from->size());
-  bool norm = op.ends_with("Normalization");
-  if (!onlyReads(node, 0) || (norm ? result.axis >= axis : result.axis == axis))
+  bool norm = op.ends_with("Normalization"), soft = op.ends_with("Softmax");
+  if (!onlyReads(node, 0) ||
+      (norm ? result.axis >= axis : result.axis == axis && !soft))
     return false;
   if (arg && !intAttribute(node, "keepdims", 1) && axis < result.axis)
     --result.axis;
@@ -438,41 +497,47 @@ bool RowTracer::visitReduction(const ::onnx::NodeProto &node) {
   return set(node.output(0), result);
 }
 
-/// What reads numbers of rows; nothing where the node reads none.
-std::optional<bool> RowTracer::visitSizes(const ::onnx::NodeProto &node) {
-  StringRef op = node.op_type();
-  bool shapes = op == "Expand" || op == "Reshape";
-  auto passOn = [&](StringSet<> &kind) -> std::optional<bool> {
-    if (none_of(node.input(),
-                [&](const auto &input) { return kind.contains(input); }))
-      return std::nullopt;
-    if ((shapes || op == "Slice") && isRead(node, 0))
-      return std::nullopt;
-    if (shapes || !keepsSizes(op))
-      return &kind == &counts && !shapes; // a number as others
-    kind.insert(node.output(0));
-    return true;
+/// Numbers that count the selected rows are those of places here: they may be
+/// indices of these rows, and nothing else.
+bool RowTracer::visit(const ::onnx::NodeProto &node) {
+  static const StringSet<> layouts = {
+      "Cast",  "Concat", "Expand", "Flatten", "Identity",  "Reshape",
+      "Shape", "Slice",  "Split",  "Squeeze", "Transpose", "Unsqueeze"};
+  auto among = [&](int i) {
+    return i < node.input_size() && amongRows.contains(node.input(i));
   };
-  if (std::optional<bool> done = passOn(sizes))
-    return done;
-  return passOn(counts);
+  bool moves = layouts.contains(node.op_type()) ||
+               (isOp(node, "Gather") && among(0) && !among(1));
+  if (any_of(node.input(),
+             [&](const auto &input) { return amongRows.contains(input); })) {
+    StringRef op = node.op_type();
+    bool indexes = (op.starts_with("Gather") || op.starts_with("Scatter")) &&
+                   among(1) && !among(0) && !among(2) && isRead(node, 0);
+    if (!moves && !indexes)
+      return false;
+    if (moves)
+      amongRows.insert_range(node.output());
+  }
+  return visitRows(node);
 }
 
-bool RowTracer::visit(const ::onnx::NodeProto &node) {
+bool RowTracer::visitRows(const ::onnx::NodeProto &node) {
   StringRef op = node.op_type();
   if (op == "NonZero" && is_contained(masks, node.input(0))) {
+    if (rowsOf(node.input(0)))
+      amongRows.insert(node.output(0));
     Shape all(known.shapeOf(node.input(0))->size());
     std::iota(all.begin(), all.end(), 0);
     return set(node.output(0), {node.input(0), 1, all});
   }
-  if (!maskCountedBy(node, known, masks).empty())
-    counts.insert(node.output(0));
+  if (std::string mask = maskCountedBy(node, known, masks); !mask.empty())
+    sizes[node.output(0)] = {mask, /*place=*/0, /*counted=*/true};
   if (std::optional<bool> done = visitSizes(node))
     return *done;
   if (none_of(node.input(), [&](const auto &input) { return rowsOf(input); }))
     return true;
   if (op == "Shape") {
-    sizes.insert(node.output(0));
+    visitShape(node);
     return true;
   }
   if (op == "Transpose") {
@@ -498,6 +563,8 @@ bool RowTracer::visit(const ::onnx::NodeProto &node) {
     return visitGather(node);
   if (op == "GatherND")
     return visitGatherND(node);
+  if (op == "GatherElements")
+    return visitGatherElements(node);
   if ((op == "Gemm" || op == "MatMul") && isRead(node, 0))
     return visitProduct(node);
   static const StringSet<> alongAxis = {
@@ -510,7 +577,7 @@ bool RowTracer::visit(const ::onnx::NodeProto &node) {
   if (op.starts_with("Reduce") && isRead(node, 0))
     return visitReduction(node);
   if (op == "ScatterND" || op == "ScatterElements")
-    return putsBack(node);
+    return visitScatter(node);
   return isElementwise(op) && visitElementwise(node);
 }
 

@@ -40,6 +40,24 @@ struct Rows {
   std::optional<std::vector<int64_t>> columns = std::nullopt;
 };
 
+/// The number of rows that a mask selects, or a list with it.
+struct RowCount {
+  std::string mask;
+  int64_t place = -1; // in the list, where that is known
+  /// Whether it is the sum of the mask's flags, not a size of rows.
+  bool counted = false;
+};
+
+/// A mask that has one of rows for each of `each` elements of a row.
+struct ElementsOfRows {
+  std::string mask;
+  int64_t each;
+};
+
+/// What a reduction of rows is not changed by; nothing where op is none that
+/// may be of selected ones.
+std::optional<double> neutralOf(llvm::StringRef op);
+
 /// The masks, of values that depend on data, that NonZero reads.
 std::vector<std::string> findMasks(const ::onnx::GraphProto &graph);
 
@@ -63,12 +81,28 @@ public:
     auto found = rows.find(name);
     return found == rows.end() ? nullptr : &found->second;
   }
+  const RowCount *countAt(llvm::StringRef name) const {
+    auto found = sizes.find(name);
+    return found == sizes.end() ? nullptr : &found->second;
+  }
+  /// Whether it has a size of rows.
   bool isNumberOfRows(llvm::StringRef name) const {
-    return sizes.contains(name);
+    const RowCount *count = countAt(name);
+    return count && !count->counted;
   }
   /// Whether it is made of what was counted: a shape of its own, or a number
   /// that somebody wants.
-  bool isCount(llvm::StringRef name) const { return counts.contains(name); }
+  bool isCount(llvm::StringRef name) const {
+    const RowCount *count = countAt(name);
+    return count && count->counted;
+  }
+  /// Of a mask that is none of the graph's.
+  const ElementsOfRows *elementsOfRows(llvm::StringRef mask) const {
+    auto found = elements.find(mask);
+    return found == elements.end() ? nullptr : &found->second;
+  }
+  /// Whether node reads there the size of rows as a number, not as a size.
+  bool readsNumber(const ::onnx::NodeProto &node, int input) const;
   /// Whether node, a ScatterND or ScatterElements, puts rows back.
   bool putsBack(const ::onnx::NodeProto &node) const;
   /// Whether node reduces rows to one: a cross-entropy, a sum, a mean.
@@ -78,6 +112,7 @@ public:
   std::optional<std::string> addedBy(const ::onnx::NodeProto &node) const;
 
 private:
+  bool visitRows(const ::onnx::NodeProto &node);
   int64_t countOf(llvm::StringRef mask) const;
   bool set(llvm::StringRef output, Rows value);
   bool visitElementwise(const ::onnx::NodeProto &node);
@@ -88,22 +123,34 @@ private:
   bool visitConcat(const ::onnx::NodeProto &node);
   bool visitGather(const ::onnx::NodeProto &node);
   bool visitGatherND(const ::onnx::NodeProto &node);
+  bool visitGatherElements(const ::onnx::NodeProto &node);
   bool visitProduct(const ::onnx::NodeProto &node);
   bool visitAlongAxis(const ::onnx::NodeProto &node);
   bool visitReduction(const ::onnx::NodeProto &node);
+  bool isMaskOf(const Rows &indices, llvm::StringRef data) const;
+  bool writesWithin(const ::onnx::NodeProto &node) const;
+  bool visitScatter(const ::onnx::NodeProto &node);
+  bool beginsWithOwnNumber(llvm::StringRef indices) const;
   bool areIndices(llvm::StringRef name, size_t columns) const;
   bool isRead(const ::onnx::NodeProto &node, int input) const;
   bool onlyReads(const ::onnx::NodeProto &node, int input) const;
   bool choosesOnce(const Rows &indices) const;
 
-  std::string maskOfElements(const Rows &whole,
-                             llvm::ArrayRef<int64_t> shape) const;
+  std::string maskOfElements(const Rows &whole, llvm::ArrayRef<int64_t> rest);
+  void visitShape(const ::onnx::NodeProto &node);
+  std::optional<int64_t> placeAfter(const ::onnx::NodeProto &node, int input,
+                                    int64_t place) const;
+  bool makesRows(const ::onnx::NodeProto &node, int input,
+                 const RowCount &count);
   std::optional<bool> visitSizes(const ::onnx::NodeProto &node);
+  bool isNumber(llvm::StringRef name) const;
 
   KnownTensors &known;
   llvm::ArrayRef<std::string> masks;
   llvm::StringMap<Rows> rows;
-  llvm::StringSet<> sizes, counts;
+  llvm::StringMap<RowCount> sizes;
+  llvm::StringMap<ElementsOfRows> elements;
+  llvm::StringSet<> amongRows; // indices that count selected rows
 };
 
 } // namespace shardonnx

@@ -10,15 +10,32 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <limits>
+
 using namespace llvm;
 
 namespace shardonnx {
 
 using Shape = std::vector<int64_t>;
 
+std::optional<double> neutralOf(StringRef op) {
+  static const double infinity = std::numeric_limits<double>::infinity();
+  static const StringMap<double> numbers = {
+      {"ReduceL1", 0},          {"ReduceL2", 0},
+      {"ReduceLogSum", 0},      {"ReduceLogSumExp", -infinity},
+      {"ReduceMax", -infinity}, {"ReduceMean", 0},
+      {"ReduceMin", infinity},  {"ReduceProd", 1},
+      {"ReduceSum", 0},         {"ReduceSumSquare", 0}};
+  auto found = numbers.find(op);
+  return found == numbers.end() ? std::nullopt : std::optional(found->second);
+}
+
 bool RowTracer::reducesRows(const ::onnx::NodeProto &node) const {
   const Rows *read = rowsOf(node.input(0));
-  if (!read || !isFloat(known.typeOf(node.input(0))))
+  int type = known.typeOf(node.input(0));
+  bool whole = isOp(node, "ReduceSum") && (type == ::onnx::TensorProto::INT64 ||
+                                           type == ::onnx::TensorProto::INT32);
+  if (!read || !(isFloat(type) || whole))
     return false;
   if (isOp(node, "SoftmaxCrossEntropyLoss")) {
     const Rows *labels = rowsOf(node.input(1));
@@ -29,8 +46,8 @@ bool RowTracer::reducesRows(const ::onnx::NodeProto &node) const {
            (!reduction || reduction->s() != "none") &&
            (node.output_size() < 2 || node.output(1).empty());
   }
-  if ((!isOp(node, "ReduceSum") && !isOp(node, "ReduceMean")) ||
-      !onlyReads(node, 0) || intAttribute(node, "noop_with_empty_axes", 0))
+  if (!neutralOf(node.op_type()) || !onlyReads(node, 0) ||
+      intAttribute(node, "noop_with_empty_axes", 0))
     return false;
   if (node.input_size() < 2 || node.input(1).empty())
     return true; // all axes
@@ -84,12 +101,31 @@ bool RowTracer::areIndices(StringRef name, size_t columns) const {
          (*shape)[1] == int64_t(columns);
 }
 
+/// Whether a mask is of all rows of the data: where these are rows of another
+/// mask, it is made of them as well.
+bool RowTracer::isMaskOf(const Rows &indices, StringRef data) const {
+  const Rows *whole = rowsOf(data), *of = rowsOf(indices.mask);
+  return whole ? of && of->mask == whole->mask && of->axis == whole->axis : !of;
+}
+
+/// Whether node, a ScatterElements, writes within each row.
+bool RowTracer::writesWithin(const ::onnx::NodeProto &node) const {
+  const Rows *data = rowsOf(node.input(0));
+  return isOp(node, "ScatterElements") && data &&
+         normalized(intAttribute(node, "axis", 0),
+                    known.shapeOf(node.input(0))->size()) != data->axis &&
+         all_of(node.input(), [&](const std::string &input) {
+           const Rows *rows = rowsOf(input);
+           return rows && rows->mask == data->mask && rows->axis == data->axis;
+         });
+}
+
 bool RowTracer::putsBack(const ::onnx::NodeProto &node) const {
   const Rows *indices = rowsOf(node.input(1)), *updates = rowsOf(node.input(2));
   const Shape *data = known.shapeOf(node.input(0));
-  if (rowsOf(node.input(0)) || !indices || !updates || !indices->columns ||
-      indices->axis != 0 || updates->axis != 0 ||
-      indices->mask != updates->mask || !data ||
+  if (!indices || !updates || !indices->columns ||
+      !isMaskOf(*indices, node.input(0)) || indices->axis != 0 ||
+      updates->axis != 0 || indices->mask != updates->mask || !data ||
       data->size() < indices->columns->size())
     return false;
   if (isOp(node, "ScatterElements")) {

@@ -13,11 +13,9 @@
 #ifndef SHARDONNX_LIB_IMPORT_SELECTEDROWS_H
 #define SHARDONNX_LIB_IMPORT_SELECTEDROWS_H
 
-#include <string>
+#include "UnselectedPlaces.h"
 
-namespace onnx {
-class ModelProto;
-}
+#include <string>
 
 namespace shardonnx {
 
@@ -25,7 +23,8 @@ namespace shardonnx {
 /// are known, in a model without functions and control flow. A model in which
 /// that cannot be done of all stays as it is; the result is the reason then,
 /// else empty.
-std::string writeOutSelectedRows(::onnx::ModelProto &model, int opset);
+std::string writeOutSelectedRows(::onnx::ModelProto &model, int opset,
+                                 IsDetached detaches);
 
 } // namespace shardonnx
 
