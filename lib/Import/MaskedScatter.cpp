@@ -180,7 +180,9 @@ std::string ScatterWriter::checked(const std::string &rows,
                                    const std::string &before,
                                    const MaskedScatter &scatter) {
   int type = known.typeOf(scatter.data);
-  if (!isFloat(type))
+  // PyTorch's older exporter writes `x[mask] = row`, which goes to all places,
+  // as it writes masked_scatter() of one row.
+  if (!isFloat(type) || (scatter.rows == 1 && !scatter.exact))
     return rows;
   int64_t last = elementsOf(scatter.places) - 1;
   std::string fits = scatter.exact

@@ -122,6 +122,15 @@ static bool keepsSizes(StringRef op) {
   return ops.contains(op);
 }
 
+/// Whether node replaces sizes of -1 by others, as PyTorch's older exporter
+/// writes expand().
+static bool replacesUntold(const ::onnx::NodeProto &node,
+                           const KnownTensors &known) {
+  const ::onnx::NodeProto *equal =
+      isOp(node, "Where") ? known.producerOf(node.input(0)) : nullptr;
+  return equal && isOp(*equal, "Equal") && equal->input(0) == node.input(2);
+}
+
 /// What makes something of a size.
 static bool takesSize(StringRef op) {
   static const StringSet<> ops = {"ConstantOfShape", "Expand", "Range",
@@ -131,7 +140,7 @@ static bool takesSize(StringRef op) {
 
 bool RowTracer::readsNumber(const ::onnx::NodeProto &node, int input) const {
   return isNumberOfRows(node.input(input)) && !keepsSizes(node.op_type()) &&
-         !takesSize(node.op_type());
+         !takesSize(node.op_type()) && !replacesUntold(node, known);
 }
 
 /// What reads numbers of rows; nothing where the node reads none.
@@ -157,7 +166,7 @@ std::optional<bool> RowTracer::visitSizes(const ::onnx::NodeProto &node) {
     return makesRows(node, input, *read);
   if (shapes && input == 1)
     return false;
-  if (!keepsSizes(op)) {
+  if (!keepsSizes(op) && !replacesUntold(node, known)) {
     bool rows =
         any_of(node.input(), [&](const auto &name) { return rowsOf(name); });
     return !isNumber(node.input(input)) ? std::optional(false)

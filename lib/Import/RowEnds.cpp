@@ -89,24 +89,25 @@ std::string RowWriter::anyOf(const ::onnx::NodeProto &node,
   return any;
 }
 
-/// Of a cross-entropy the labels of other places do not count; of a sum their
-/// rows are zeros, by which a mean divides not; so with other reductions.
+/// Labels of other places do not count.
+void RowWriter::ignoreOthers(const ::onnx::NodeProto &node) {
+  constexpr int64_t kIgnored = -100;
+  const auto *ignored = findAttribute(node, "ignore_index");
+  ::onnx::TensorProto label = asTensor({ignored ? ignored->i() : kIgnored});
+  label.clear_dims();
+  std::string labels =
+      selected(node.input(1), *tracer.rowsOf(node.input(1)), label);
+  ::onnx::NodeProto changed = node;
+  changed.set_input(0, harmless(node, 0));
+  changed.set_input(1, labels);
+  if (!ignored)
+    addAttribute(changed, "ignore_index", kIgnored);
+  writer.keep(changed);
+}
+
+/// Of a sum the rows of other places are zeros, by which a mean divides not; so
+/// with other reductions.
 void RowWriter::reduce(const ::onnx::NodeProto &node) {
-  if (isOp(node, "SoftmaxCrossEntropyLoss")) {
-    constexpr int64_t kIgnored = -100;
-    const auto *ignored = findAttribute(node, "ignore_index");
-    ::onnx::TensorProto label = asTensor({ignored ? ignored->i() : kIgnored});
-    label.clear_dims();
-    std::string labels =
-        selected(node.input(1), *tracer.rowsOf(node.input(1)), label);
-    ::onnx::NodeProto changed = node;
-    changed.set_input(0, harmless(node, 0));
-    changed.set_input(1, labels);
-    if (!ignored)
-      addAttribute(changed, "ignore_index", kIgnored);
-    writer.keep(changed);
-    return;
-  }
   const Rows &rows = *tracer.rowsOf(node.input(0));
   int type = known.typeOf(node.input(0));
   std::vector<std::string> inputs(node.input().begin(), node.input().end());

@@ -292,8 +292,8 @@ bool RowWriter::spread(const ::onnx::NodeProto &node,
   return true;
 }
 
-/// Expand and Reshape to a shape that was counted, ConstantOfShape and Range.
-/// False where node is none such.
+/// Expand to a size of rows, and Reshape to what was counted, ConstantOfShape
+/// and Range. False where node is none such.
 bool RowWriter::shapeRows(const ::onnx::NodeProto &node) {
   if (node.output_size() == 0 || !tracer.rowsOf(node.output(0)))
     return false;
@@ -309,8 +309,10 @@ bool RowWriter::shapeRows(const ::onnx::NodeProto &node) {
     writer.keep(changed);
     return true;
   }
-  if (!(isOp(node, "Expand") || isOp(node, "Reshape")) ||
-      !tracer.isCount(node.input(1)))
+  const RowCount *count =
+      node.input_size() == 2 ? tracer.countAt(node.input(1)) : nullptr;
+  if (!(isOp(node, "Expand") || isOp(node, "Reshape")) || !count ||
+      (!count->counted && tracer.rowsOf(node.input(0))))
     return false;
   std::string to = writer.addConstant(asTensor(*known.shapeOf(node.output(0))),
                                       node.output(0) + "_shape");

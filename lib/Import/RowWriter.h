@@ -34,6 +34,8 @@ public:
     else if ((isOp(node, "ScatterND") || isOp(node, "ScatterElements")) &&
              tracer.putsBack(node))
       putBack(node);
+    else if (isCrossEntropy(node) && tracer.rowsOf(node.input(0)))
+      ignoreOthers(node);
     else if (node.input_size() > 0 && tracer.reducesRows(node))
       reduce(node);
     else if (!shapeRows(node))
@@ -57,6 +59,7 @@ private:
   void select(const std::string &rows, const Rows &of, size_t rank,
               const ::onnx::TensorProto &otherwise, const std::string &result);
   std::string harmless(const ::onnx::NodeProto &node, int input);
+  void ignoreOthers(const ::onnx::NodeProto &node);
   void reduce(const ::onnx::NodeProto &node);
   void replace(const ::onnx::NodeProto &node, const Rows &indices);
   std::string sumToData(std::string rows, const ::onnx::NodeProto &node,

@@ -208,9 +208,9 @@ std::string RowTracer::maskOfElements(const Rows &whole,
     const ::onnx::NodeProto *one =
         all && isOp(*all, "Expand") ? known.producerOf(all->input(0)) : nullptr;
     if (one && (isOp(*one, "Unsqueeze") || isOp(*one, "Reshape")) &&
-        one->input(0) == whole.mask && *known.shapeOf(mask) == shape &&
-        known.shapeOf(one->output(0)))
-      return mask;
+        same.firstLike(one->input(0)) == whole.mask &&
+        *known.shapeOf(mask) == shape && known.shapeOf(one->output(0)))
+      return same.firstLike(mask);
   }
   int64_t each = elementsOf(rest);
   std::string name = whole.mask + "[" + std::to_string(each) + "]";
@@ -477,6 +477,16 @@ bool RowTracer::visitAlongAxis(const ::onnx::NodeProto &node) {
   });
 }
 
+bool RowTracer::visitOneHot(const ::onnx::NodeProto &node) {
+  const Shape *to = known.shapeOf(node.output(0));
+  if (!onlyReads(node, 0) || !to)
+    return false;
+  Rows result = {rowsOf(node.input(0))->mask, rowsOf(node.input(0))->axis};
+  if (normalized(intAttribute(node, "axis", -1), to->size()) <= result.axis)
+    ++result.axis;
+  return set(node.output(0), result);
+}
+
 bool RowTracer::visitReduction(const ::onnx::NodeProto &node) {
   const Shape *from = known.shapeOf(node.input(0));
   const Shape *axes =
@@ -507,6 +517,7 @@ bool RowTracer::visit(const ::onnx::NodeProto &node) {
     return i < node.input_size() && amongRows.contains(node.input(i));
   };
   bool moves = layouts.contains(node.op_type()) ||
+               (isOp(node, "Max") && node.input_size() == 1) ||
                (isOp(node, "Gather") && among(0) && !among(1));
   if (any_of(node.input(),
              [&](const auto &input) { return amongRows.contains(input); })) {
@@ -524,14 +535,16 @@ bool RowTracer::visit(const ::onnx::NodeProto &node) {
 bool RowTracer::visitRows(const ::onnx::NodeProto &node) {
   StringRef op = node.op_type();
   if (op == "NonZero" && is_contained(masks, node.input(0))) {
-    if (rowsOf(node.input(0)))
+    std::string mask = same.firstLike(node.input(0));
+    if (rowsOf(mask))
       amongRows.insert(node.output(0));
-    Shape all(known.shapeOf(node.input(0))->size());
+    Shape all(known.shapeOf(mask)->size());
     std::iota(all.begin(), all.end(), 0);
-    return set(node.output(0), {node.input(0), 1, all});
+    return set(node.output(0), {mask, 1, all});
   }
   if (std::string mask = maskCountedBy(node, known, masks); !mask.empty())
-    sizes[node.output(0)] = {mask, /*place=*/0, /*counted=*/true};
+    sizes[node.output(0)] = {same.firstLike(mask), /*place=*/0,
+                             /*counted=*/true};
   if (std::optional<bool> done = visitSizes(node))
     return *done;
   if (none_of(node.input(), [&](const auto &input) { return rowsOf(input); }))
@@ -572,6 +585,10 @@ bool RowTracer::visitRows(const ::onnx::NodeProto &node) {
       "ArgMax",  "ArgMin"};
   if (alongAxis.contains(op) && isRead(node, 0))
     return visitAlongAxis(node);
+  if (isCrossEntropy(node))
+    return visitCrossEntropy(node);
+  if (op == "OneHot")
+    return visitOneHot(node);
   if (reducesRows(node))
     return true;
   if (op.starts_with("Reduce") && isRead(node, 0))

@@ -6,7 +6,7 @@
 #ifndef SHARDONNX_LIB_IMPORT_ROWSOFMASK_H
 #define SHARDONNX_LIB_IMPORT_ROWSOFMASK_H
 
-#include "KnownTensors.h"
+#include "SameValues.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -58,6 +58,9 @@ struct ElementsOfRows {
 /// may be of selected ones.
 std::optional<double> neutralOf(llvm::StringRef op);
 
+/// Whether node is a loss by labels.
+bool isCrossEntropy(const ::onnx::NodeProto &node);
+
 /// The masks, of values that depend on data, that NonZero reads.
 std::vector<std::string> findMasks(const ::onnx::GraphProto &graph);
 
@@ -70,8 +73,9 @@ std::string maskCountedBy(const ::onnx::NodeProto &node,
 /// What depends on the rows that masks select, node by node.
 class RowTracer {
 public:
-  RowTracer(KnownTensors &known, llvm::ArrayRef<std::string> masks)
-      : known(known), masks(masks) {}
+  RowTracer(KnownTensors &known, const SameValues &same,
+            llvm::ArrayRef<std::string> masks)
+      : known(known), same(same), masks(masks) {}
 
   /// Nodes come behind what they read. False where rows are read by what is not
   /// computed of each row alone.
@@ -125,6 +129,9 @@ private:
   bool visitGatherND(const ::onnx::NodeProto &node);
   bool visitGatherElements(const ::onnx::NodeProto &node);
   bool visitProduct(const ::onnx::NodeProto &node);
+  bool crossEntropyOfRows(const ::onnx::NodeProto &node) const;
+  bool visitCrossEntropy(const ::onnx::NodeProto &node);
+  bool visitOneHot(const ::onnx::NodeProto &node);
   bool visitAlongAxis(const ::onnx::NodeProto &node);
   bool visitReduction(const ::onnx::NodeProto &node);
   bool isMaskOf(const Rows &indices, llvm::StringRef data) const;
@@ -146,6 +153,7 @@ private:
   bool isNumber(llvm::StringRef name) const;
 
   KnownTensors &known;
+  const SameValues &same;
   llvm::ArrayRef<std::string> masks;
   llvm::StringMap<Rows> rows;
   llvm::StringMap<RowCount> sizes;

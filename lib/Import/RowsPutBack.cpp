@@ -30,6 +30,32 @@ std::optional<double> neutralOf(StringRef op) {
   return found == numbers.end() ? std::nullopt : std::optional(found->second);
 }
 
+bool isCrossEntropy(const ::onnx::NodeProto &node) {
+  return isOp(node, "SoftmaxCrossEntropyLoss") ||
+         isOp(node, "NegativeLogLikelihoodLoss");
+}
+
+/// Whether a cross-entropy has a number for each row.
+static bool keepsRows(const ::onnx::NodeProto &node) {
+  const auto *reduction = findAttribute(node, "reduction");
+  return reduction && reduction->s() == "none";
+}
+
+/// Whether a cross-entropy is of rows and their labels.
+bool RowTracer::crossEntropyOfRows(const ::onnx::NodeProto &node) const {
+  const Rows *read = rowsOf(node.input(0)), *labels = rowsOf(node.input(1));
+  return read && labels && labels->mask == read->mask && read->axis == 0 &&
+         known.shapeOf(node.input(0))->size() == 2 && !isRead(node, 2) &&
+         known.typeOf(node.input(1)) == ::onnx::TensorProto::INT64 &&
+         (node.output_size() < 2 || node.output(1).empty());
+}
+
+bool RowTracer::visitCrossEntropy(const ::onnx::NodeProto &node) {
+  return crossEntropyOfRows(node) &&
+         (!keepsRows(node) ||
+          set(node.output(0), {rowsOf(node.input(0))->mask, 0}));
+}
+
 bool RowTracer::reducesRows(const ::onnx::NodeProto &node) const {
   const Rows *read = rowsOf(node.input(0));
   int type = known.typeOf(node.input(0));
@@ -37,15 +63,8 @@ bool RowTracer::reducesRows(const ::onnx::NodeProto &node) const {
                                            type == ::onnx::TensorProto::INT32);
   if (!read || !(isFloat(type) || whole))
     return false;
-  if (isOp(node, "SoftmaxCrossEntropyLoss")) {
-    const Rows *labels = rowsOf(node.input(1));
-    const auto *reduction = findAttribute(node, "reduction");
-    return labels && labels->mask == read->mask && read->axis == 0 &&
-           known.shapeOf(node.input(0))->size() == 2 && !isRead(node, 2) &&
-           known.typeOf(node.input(1)) == ::onnx::TensorProto::INT64 &&
-           (!reduction || reduction->s() != "none") &&
-           (node.output_size() < 2 || node.output(1).empty());
-  }
+  if (isCrossEntropy(node))
+    return crossEntropyOfRows(node) && !keepsRows(node);
   if (!neutralOf(node.op_type()) || !onlyReads(node, 0) ||
       intAttribute(node, "noop_with_empty_axes", 0))
     return false;

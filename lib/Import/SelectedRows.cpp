@@ -5,6 +5,7 @@
 
 #include "SelectedRows.h"
 
+#include "KnownSizes.h"
 #include "OnnxLibrary.h"
 #include "RowWriter.h"
 
@@ -48,52 +49,6 @@ void makeInput(::onnx::GraphProto &graph, ::onnx::NodeProto &node, int64_t axes,
   node.set_input(0, input.name());
 }
 
-/// The size that a graph whose shapes are inferred reads from one of them.
-std::optional<int64_t> sizeIn(const KnownTensors &known, StringRef name) {
-  static const StringSet<> same = {"Cast", "Identity", "Reshape", "Squeeze",
-                                   "Unsqueeze"};
-  int64_t place = 0;
-  const ::onnx::NodeProto *node = known.producerOf(name);
-  while (node && same.contains(node->op_type()))
-    node = known.producerOf(node->input(0));
-  if (node && isOp(*node, "Gather")) {
-    const Shape *which = known.intsOf(node->input(1));
-    if (!which || which->size() != 1)
-      return std::nullopt;
-    place = which->front();
-    node = known.producerOf(node->input(0));
-  }
-  const Shape *shape =
-      node && isOp(*node, "Shape") ? known.shapeOf(node->input(0)) : nullptr;
-  if (!shape)
-    return std::nullopt;
-  place = normalized(place, shape->size()) + intAttribute(*node, "start", 0);
-  return place >= 0 && place < int64_t(shape->size())
-             ? std::optional((*shape)[place])
-             : std::nullopt;
-}
-
-/// Makes numbers of the limits of ranges, which the library's inference does
-/// not follow. Whether there were such.
-bool foldLimits(::onnx::ModelProto &typed) {
-  const ::onnx::ModelProto before = typed; // what `known` points into
-  KnownTensors known(before.graph());
-  bool changed = false;
-  for (::onnx::NodeProto &node : *typed.mutable_graph()->mutable_node()) {
-    if (!isOp(node, "Range") || known.shapeOf(node.output(0)))
-      continue;
-    std::optional<int64_t> limit = sizeIn(known, node.input(1));
-    if (!limit)
-      continue;
-    ::onnx::TensorProto &number = *typed.mutable_graph()->add_initializer();
-    number = countOf(*limit, /*keepsAxis=*/false);
-    number.set_name(node.output(0) + "_limit");
-    node.set_input(1, number.name());
-    changed = true;
-  }
-  return changed;
-}
-
 /// A copy in which NonZero gives the indices of all places; nothing where the
 /// shape of a mask is not known, with the node that reads it in `why`.
 std::optional<::onnx::ModelProto> withAllPlaces(const ::onnx::ModelProto &model,
@@ -111,29 +66,44 @@ std::optional<::onnx::ModelProto> withAllPlaces(const ::onnx::ModelProto &model,
   foldAxes(*typed.mutable_graph());
   if (!infer())
     return std::nullopt;
-  const ::onnx::ModelProto before = typed; // what `known` points into
-  KnownTensors known(before.graph());
-  for (::onnx::NodeProto &node : *typed.mutable_graph()->mutable_node()) {
-    std::string counted = maskCountedBy(node, known, masks);
-    bool selects = isOp(node, "NonZero") && is_contained(masks, node.input(0));
-    if (counted.empty() && !selects)
-      continue;
-    const Shape *shape = known.shapeOf(selects ? node.input(0) : counted);
-    std::optional<int64_t> places = placesOf(shape);
-    if (!places) {
-      why = describe(node) + " reads a mask whose shape is not known";
+  // A mask that is made of rows has a shape when these have one.
+  for (bool waiting = true; waiting;) {
+    waiting = false;
+    bool changed = false;
+    std::string unknown;
+    const ::onnx::ModelProto before = typed; // what `known` points into
+    KnownTensors known(before.graph());
+    for (::onnx::NodeProto &node : *typed.mutable_graph()->mutable_node()) {
+      std::string counted = maskCountedBy(node, known, masks);
+      bool selects =
+          isOp(node, "NonZero") && is_contained(masks, node.input(0));
+      if (counted.empty() && !selects)
+        continue;
+      const Shape *shape = known.shapeOf(selects ? node.input(0) : counted);
+      std::optional<int64_t> places = placesOf(shape);
+      if (!places) {
+        waiting = true;
+        if (unknown.empty())
+          unknown = describe(node);
+        continue;
+      }
+      changed = true;
+      const auto *keepdims = findAttribute(node, "keepdims");
+      if (selects)
+        makeInput(*typed.mutable_graph(), node, int64_t(shape->size()),
+                  *places);
+      else
+        makeConstant(node, countOf(*places, !keepdims || keepdims->i()));
+    }
+    if (waiting && !changed) {
+      why = unknown + " reads a mask whose shape is not known";
       return std::nullopt;
     }
-    const auto *keepdims = findAttribute(node, "keepdims");
-    if (selects)
-      makeInput(*typed.mutable_graph(), node, int64_t(shape->size()), *places);
-    else
-      makeConstant(node, countOf(*places, !keepdims || keepdims->i()));
+    do
+      if (!infer())
+        return std::nullopt;
+    while (foldSizes(typed));
   }
-  do
-    if (!infer())
-      return std::nullopt;
-  while (foldLimits(typed));
   return typed;
 }
 
@@ -149,7 +119,8 @@ std::string writeOutSelectedRows(::onnx::ModelProto &model, int opset,
   if (!typed)
     return why;
   KnownTensors known(typed->graph());
-  RowTracer tracer(known, masks);
+  SameValues same(model.graph(), known);
+  RowTracer tracer(known, same, masks);
   for (const ::onnx::NodeProto &node : model.graph().node())
     if (!tracer.visit(node))
       return "node " + describe(node) +
