@@ -123,7 +123,7 @@ public:
                          options.model, diagnostics);
     if ((forTraining && failed(tellUntold(model, metadata, options,
                                           taken->initializers, diagnostics))) ||
-        failed(normalize(metadata)))
+        failed(normalize(metadata, taken->initializers)))
       return {};
     completeMetadata(metadata, model);
     OwningOpRef<ModuleOp> module =
@@ -205,9 +205,11 @@ private:
   }
   LogicalResult refuseUnsupported(const Metadata &metadata, bool expanded);
   LogicalResult convert();
-  void writeOutRows(const Metadata &metadata);
+  void writeOutRows(const Metadata &metadata,
+                    ArrayRef<Initializer> initializers);
   void expandFunctions();
-  LogicalResult normalize(const Metadata &metadata);
+  LogicalResult normalize(const Metadata &metadata,
+                          ArrayRef<Initializer> initializers);
   /// Runs one step of the ONNX library.
   LogicalResult step(llvm::Error error, const Twine &what) {
     if (!error)
@@ -317,12 +319,22 @@ LogicalResult Importer::convert() {
 
 /// A NonZero that stays is for the raise, to which a mask may be known; else it
 /// says why.
-void Importer::writeOutRows(const Metadata &metadata) {
+void Importer::writeOutRows(const Metadata &metadata,
+                            ArrayRef<Initializer> initializers) {
   writeOutMaskedScatters(model, opsetOf(model));
-  std::string why = writeOutSelectedRows(
-      model, opsetOf(model), [&](const ::onnx::NodeProto &node) {
-        return metadata.infoOf(node).dropped.detaches;
-      });
+  auto detaches = [&](const ::onnx::NodeProto &node) {
+    return metadata.infoOf(node).dropped.detaches;
+  };
+  ValueOrigins origins{{}, {}, {}, detaches};
+  for (const Initializer &init : initializers) {
+    (init.trainable ? origins.trained : origins.constants).insert(init.name);
+    auto numbers = dyn_cast_if_present<DenseFPElementsAttr>(init.value);
+    if (numbers && llvm::any_of(numbers, [](const llvm::APFloat &number) {
+          return !number.isFinite();
+        }))
+      origins.infinite.insert(init.name);
+  }
+  std::string why = writeOutSelectedRows(model, opsetOf(model), origins);
   if (why.empty())
     return;
   for (::onnx::NodeProto &node : *model.mutable_graph()->mutable_node())
@@ -344,7 +356,8 @@ void Importer::expandFunctions() {
 }
 
 /// Functions inlined, opset raised where it is too old, checked, and typed.
-LogicalResult Importer::normalize(const Metadata &metadata) {
+LogicalResult Importer::normalize(const Metadata &metadata,
+                                  ArrayRef<Initializer> initializers) {
   // Initializers have left the inputs, where older files list them, too.
   model.set_ir_version(std::max<int64_t>(model.ir_version(), separateInputsIR));
   completeFunctions(model);
@@ -361,7 +374,7 @@ LogicalResult Importer::normalize(const Metadata &metadata) {
     return failure();
   if (failed(check()))
     return failure();
-  writeOutRows(metadata);
+  writeOutRows(metadata, initializers);
   expandFunctions();
   if (failed(refuseUnsupported(metadata, /*expanded=*/true)))
     return failure();

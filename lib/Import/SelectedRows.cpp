@@ -110,7 +110,7 @@ std::optional<::onnx::ModelProto> withAllPlaces(const ::onnx::ModelProto &model,
 } // namespace
 
 std::string writeOutSelectedRows(::onnx::ModelProto &model, int opset,
-                                 IsDetached detaches) {
+                                 const ValueOrigins &origins) {
   std::vector<std::string> masks = findMasks(model.graph());
   if (masks.empty())
     return "";
@@ -131,7 +131,7 @@ std::string writeOutSelectedRows(::onnx::ModelProto &model, int opset,
     if (tracer.rowsOf(output.name()) || tracer.isNumberOfRows(output.name()))
       return "the graph returns them as '" + output.name() +
              "': return all rows, or reduce them to one";
-  UnselectedPlaces others(model.graph(), known, tracer, detaches);
+  UnselectedPlaces others(model.graph(), known, tracer, origins);
   ::google::protobuf::RepeatedPtrField<::onnx::NodeProto> nodes =
       model.graph().node();
   ::google::protobuf::RepeatedPtrField<::onnx::NodeProto> before = nodes;

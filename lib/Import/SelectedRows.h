@@ -24,7 +24,7 @@ namespace shardonnx {
 /// that cannot be done of all stays as it is; the result is the reason then,
 /// else empty.
 std::string writeOutSelectedRows(::onnx::ModelProto &model, int opset,
-                                 IsDetached detaches);
+                                 const ValueOrigins &origins);
 
 } // namespace shardonnx
 

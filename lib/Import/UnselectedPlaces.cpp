@@ -108,20 +108,22 @@ std::vector<double> elementsIn(const ::onnx::TensorProto &tensor) {
 
 UnselectedPlaces::UnselectedPlaces(const ::onnx::GraphProto &graph,
                                    const KnownTensors &known,
-                                   const RowTracer &tracer, IsDetached detaches)
-    : known(known), tracer(tracer) {
+                                   const RowTracer &tracer,
+                                   const ValueOrigins &origins)
+    : known(known), tracer(tracer), trained(origins.trained),
+      unknown(origins.infinite) {
   for (const auto &input : graph.input()) {
+    if (trained.contains(input.name()) ||
+        origins.constants.contains(input.name()))
+      continue;
     data.insert(input.name());
     if (isFloat(input.type().tensor_type().elem_type()))
       unknown.insert(input.name());
   }
-  for (const auto &tensor : graph.initializer()) {
+  for (const auto &tensor : graph.initializer())
     noteConstant(tensor.name(), tensor);
-    if (mayBeWeight(tensor))
-      trained.insert(tensor.name());
-  }
   for (const ::onnx::NodeProto &node : graph.node())
-    visit(node, detaches(node));
+    visit(node, origins.detaches(node));
 }
 
 void UnselectedPlaces::noteConstant(const std::string &name,

@@ -22,14 +22,20 @@ class TensorProto;
 
 namespace shardonnx {
 
-/// Whether a node's result has no gradient, whatever it is computed of.
-using IsDetached = llvm::function_ref<bool(const ::onnx::NodeProto &)>;
+/// What the graph's inputs and nodes do not say of themselves.
+struct ValueOrigins {
+  /// Inputs that are initializers: those that training changes, the others, and
+  /// of these those with elements that are not finite.
+  llvm::StringSet<> trained, constants, infinite;
+  /// Whether a node's result has no gradient, whatever it is computed of.
+  llvm::function_ref<bool(const ::onnx::NodeProto &)> detaches;
+};
 
 class UnselectedPlaces {
 public:
   /// Of the graph as it is, whose rows the tracer has seen.
   UnselectedPlaces(const ::onnx::GraphProto &graph, const KnownTensors &known,
-                   const RowTracer &tracer, IsDetached detaches);
+                   const RowTracer &tracer, const ValueOrigins &origins);
 
   /// The number that an input must be in places that are not selected, lest the
   /// node's gradient is none, or it reads what is not there. Nothing where it
