@@ -7,6 +7,7 @@
 #   elements  x.masked_scatter(mask[:, None].expand_as(x), found)
 #   rows      x[mask] = found, as PyTorch's newer exporter writes it
 #   given     the same, of updates whose number is known
+#   row       x[mask] = row, as PyTorch's older exporter writes it
 #   scalars   x.masked_scatter(mask, found), of a mask of all elements
 
 import os
@@ -41,7 +42,8 @@ nodes += [node("ScatterND", ["x", "index", "updates"], ["put"], "put"),
           node("Mul", ["put", "weight"], ["y"])]
 os.makedirs(folder, exist_ok=True)
 mask = [4, 2] if all_elements else [4]
-write(model(graph(nodes, [value("x", [4, 2]), value("m", mask), value("found", [2, 2])], [value("y", [4, 2])],
+found = [1, 2] if kind == "row" else [2, 2]
+write(model(graph(nodes, [value("x", [4, 2]), value("m", mask), value("found", found)], [value("y", [4, 2])],
                   [int64s("last", [-1]), int64s("flat", [-1]), int64s("first", [0]), int64s("width", [2]),
                    int64s("shape", [4, 2]), tensor("nothing", [], floats=[0.0]),
                    tensor("weight", [4, 2], floats=[float(i) for i in range(1, 9)])])),
@@ -60,4 +62,4 @@ places = 8 if all_elements else 4
 # The last ones.
 save("m", mask, [float(i >= places - selected) for i in range(places)])
 save("x", [4, 2], [-1.0] * 8)
-save("found", [2, 2], [10.0, 20.0, 30.0, 40.0])
+save("found", found, [10.0, 20.0, 30.0, 40.0][:2 * found[0]])

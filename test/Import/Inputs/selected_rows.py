@@ -25,8 +25,23 @@ def rows(last, more=[], outputs=[value("y", [4, 2])], initializers=[]):
          tensor("base", [4, 2], floats=[1.0] * 8)] + initializers)
 
 
+def number(name, value):
+    return tensor(name, [], INT64, ints=[value])
+
+
 def put(data, **how):
     return node("ScatterND", [data, "index", "tens"], ["y"], "put", **how)
+
+
+# Of x - shift the second row is zeros, from whose root there is no slope.
+shift = tensor("shift", [2], floats=[-3.0, 1.0])
+
+
+def steep(last, more=[], initializers=[], inputs=[]):
+    """(x - shift)[mask] as `moved`, reduced to y."""
+    return rows([node("Sub", ["x", "shift"], ["all"], "all"), node("GatherND", ["all", "index"], ["moved"], "moved")] +
+                more + [node("ReduceMean", [last], ["y"], "mean", keepdims=0)],
+                inputs, [value("y", [])], [shift] + initializers)
 
 
 # Of pairs of rows, of which one at most is picked.
@@ -65,13 +80,61 @@ kinds = {
                     [value("x", [4, 2]), value("given", [4, 2], INT64)], [value("y", [4, 2])],
                     [int64s("k", [2]), int64s("zeros", [0]), int64s("ones", [1]),
                      tensor("base", [4, 2], floats=[1.0] * 8)]),
-    # Not of each row alone; given away; a number of rows that is no shape; rows
-    # of which several would go to one place.
+    # What is steep, of places that are not selected.
+    "root": steep("root", [node("Mul", ["moved", "moved"], ["square"]), node("Sqrt", ["square"], ["root"])]),
+    "share": steep("share", [node("Div", ["one", "moved"], ["share"])], [tensor("one", [], floats=[1.0])]),
+    "power": steep("power", [node("Pow", ["moved", "two"], ["square"]), node("Pow", ["square", "half"], ["power"])],
+                   [tensor("two", [], floats=[2.0]), tensor("half", [], floats=[0.5])]),
+    # Targets that are no numbers there.
+    "targets": steep("square", [node("GatherND", ["t", "index"], ["target"]),
+                                node("Sub", ["moved", "target"], ["error"]),
+                                node("Mul", ["error", "error"], ["square"])], inputs=[value("t", [4, 2])]),
+    # Indices that are none there; each row's own element.
+    "table": steep("product", [node("GatherND", ["i", "index"], ["which"]),
+                               node("Gather", ["table", "which"], ["found"]),
+                               node("Mul", ["found", "moved"], ["product"])],
+                   [tensor("table", [2, 2], floats=[1.0, 2.0, 3.0, 4.0])], [value("i", [4], INT64)]),
+    "elements": steep("own", [node("GatherND", ["i", "index"], ["which"]), node("Unsqueeze", ["which", "one"], ["column"]),
+                              node("GatherElements", ["moved", "column"], ["own"], axis=1)],
+                      [int64s("one", [1])], [value("i", [4], INT64)]),
+    "numbered": steep("own", [node("GatherND", ["i", "index"], ["which"]), node("Unsqueeze", ["which", "one"], ["column"]),
+                              node("Shape", ["moved"], ["shape"], end=1), node("Squeeze", ["shape"], ["many"]),
+                              node("Range", ["from", "many", "by"], ["numbers"]),
+                              node("Unsqueeze", ["numbers", "one"], ["row"]),
+                              node("Concat", ["row", "column"], ["both"], axis=-1),
+                              node("GatherND", ["moved", "both"], ["own"])],
+                      [int64s("one", [1]), number("from", 0), number("by", 1)], [value("i", [4], INT64)]),
+    # A mask of the rows that another has selected.
+    "nested": rows([node("Greater", ["tens", "some"], ["large"]), node("NonZero", ["large"], ["inner"], "inner"),
+                    node("Transpose", ["inner"], ["inside"]), node("GatherND", ["tens", "inside"], ["kept"]),
+                    node("ReduceMean", ["kept"], ["y"], "mean", keepdims=0)], outputs=[value("y", [])],
+                   initializers=[tensor("some", [], floats=[15.0])]),
+    "largest": rows([node("Neg", ["tens"], ["less"]), node("ReduceMax", ["less"], ["y"], "max", keepdims=0)],
+                    outputs=[value("y", [])]),
+    # y[mask] = token, as PyTorch's newer exporter writes it.
+    "token": rows([node("Unsqueeze", ["mask", "last"], ["column"]), node("Expand", ["column", "shape"], ["chosen"]),
+                   node("NonZero", ["chosen"], ["spots"]), node("Transpose", ["spots"], ["at"]),
+                   node("Cast", ["mask"], ["ones"], to=INT64), node("ReduceSum", ["ones"], ["many"], keepdims=1),
+                   node("Concat", ["many", "width"], ["sizes"], axis=0), node("Expand", ["token", "sizes"], ["wide"]),
+                   node("Reshape", ["wide", "last"], ["updates"]),
+                   node("ScatterND", ["x", "at", "updates"], ["y"], "put")],
+                  initializers=[int64s("last", [-1]), int64s("shape", [4, 2]), int64s("width", [2]),
+                                tensor("token", [2], floats=[7.0, 8.0])]),
+    # As many as there are is a number.
+    "number": rows([node("Shape", ["tens"], ["shape"], "shape"), node("Cast", ["shape"], ["n"], "n", to=FLOAT),
+                    node("Mul", ["base", "n"], ["y"], "y")]),
+    # Numbers of selected rows are not those of places.
+    "order": rows([node("Shape", ["tens"], ["shape"], end=1), node("Squeeze", ["shape"], ["many"]),
+                   node("Range", ["from", "many", "by"], ["numbers"]), node("Cast", ["numbers"], ["weights"], "weights", to=FLOAT),
+                   node("Unsqueeze", ["weights", "last"], ["column"]),
+                   node("Mul", ["tens", "column"], ["product"], "product"),
+                   node("ReduceMean", ["product"], ["y"], keepdims=0)], outputs=[value("y", [])],
+                  initializers=[int64s("last", [-1]), number("from", 0), number("by", 1)]),
+    # Not of each row alone; given away; rows of which several would go to one
+    # place.
     "sorted": rows([node("CumSum", ["tens", "first"], ["run"], "run"),
                     node("ScatterND", ["base", "index", "run"], ["y"], "put")]),
     "given": rows([node("Identity", ["tens"], ["y"], "end")], outputs=[value("y", ["n", 2])]),
-    "number": rows([node("Shape", ["tens"], ["shape"], "shape"), node("Cast", ["shape"], ["n"], "n", to=FLOAT),
-                    node("Mul", ["base", "n"], ["y"], "y")]),
     "twice": graph([node("Greater", ["x", "zero"], ["mask"], "mask"),
                     node("NonZero", ["mask"], ["places"], "places"),
                     node("Slice", ["places", "zeros", "ones", "zeros"], ["line"], "line"),
@@ -85,6 +148,15 @@ kinds = {
 folder, kind = sys.argv[1:]
 os.makedirs(folder, exist_ok=True)
 write(model(kinds[kind]), os.path.join(folder, "m.onnx"))
-header = "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2), }".ljust(117) + "\n"
-write(b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode() +
-      struct.pack("<8f", 1, 2, -3, 1, 4, -1, 2, -5), os.path.join(folder, "x.npy"))
+
+
+def save(name, kind, shape, form, *numbers):
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    write(b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode() + struct.pack(form, *numbers),
+          os.path.join(folder, name + ".npy"))
+
+
+nan = float("nan")
+save("x", "<f4", "(4, 2)", "<8f", 1, 2, -3, 1, 4, -1, 2, -5)
+save("t", "<f4", "(4, 2)", "<8f", 0, 0, nan, nan, 1, 1, nan, nan)
+save("i", "<i8", "(4,)", "<4q", 1, -100, 0, 77)
