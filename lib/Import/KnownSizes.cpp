@@ -12,6 +12,8 @@
 #include <onnx/defs/tensor_proto_util.h>
 #include <onnx/onnx_pb.h>
 
+#include <cmath>
+
 using namespace llvm;
 
 namespace shardonnx {
@@ -102,10 +104,26 @@ std::optional<Shape> Sizes::combine(const ::onnx::NodeProto &node,
   return result;
 }
 
+/// Of a constant of one float, as exporters cast to the type of another number.
+static std::optional<Shape> wholeNumber(const ::onnx::NodeProto &constant) {
+  const auto *value = findAttribute(constant, "value");
+  if (!value || value->t().data_type() != ::onnx::TensorProto::FLOAT ||
+      value->t().dims_size() > 0 ||
+      (value->t().float_data_size() != 1 &&
+       value->t().raw_data().size() != sizeof(float)))
+    return std::nullopt;
+  float number = ::onnx::ParseData<float>(&value->t()).at(0);
+  if (std::abs(number) > float(1 << 24) || number != std::trunc(number))
+    return std::nullopt;
+  return Shape{int64_t(number)};
+}
+
 std::optional<Shape> Sizes::find(StringRef name, int steps) {
   if (const Shape *list = known.intsOf(name))
     return *list;
   const ::onnx::NodeProto *node = known.producerOf(name);
+  if (node && isOp(*node, "Constant"))
+    return wholeNumber(*node);
   if (!node || steps == 0 || node->input_size() == 0)
     return std::nullopt;
   if (isOp(*node, "Shape")) {
@@ -126,14 +144,16 @@ std::optional<Shape> Sizes::find(StringRef name, int steps) {
     if (!size || size->size() != 1 || size->front() < 0 ||
         size->front() > kMostSizes || !value ||
         value->t().data_type() != ::onnx::TensorProto::INT64 ||
-        value->t().int64_data_size() + value->t().raw_data().size() == 0)
+        (value->t().int64_data_size() != 1 &&
+         value->t().raw_data().size() != sizeof(int64_t)))
       return std::nullopt;
     return Shape(size_t(size->front()),
                  ::onnx::ParseData<int64_t>(&value->t()).at(0));
   }
-  static const StringSet<> ops = {
-      "Add", "Cast",    "Concat", "Div",     "Equal", "Gather",    "Identity",
-      "Mul", "Reshape", "Slice",  "Squeeze", "Sub",   "Unsqueeze", "Where"};
+  static const StringSet<> ops = {"Add", "Cast",      "CastLike", "Concat",
+                                  "Div", "Equal",     "Gather",   "Identity",
+                                  "Mul", "Reshape",   "Slice",    "Squeeze",
+                                  "Sub", "Unsqueeze", "Where"};
   if (!node->domain().empty() || !ops.contains(node->op_type()))
     return std::nullopt;
   static const StringSet<> lists = {"Add", "Concat", "Div",  "Equal",
@@ -169,17 +189,22 @@ bool foldSizes(::onnx::ModelProto &model) {
   KnownTensors known(before.graph());
   static const StringMap<std::vector<int>> readers = {{"ConstantOfShape", {0}},
                                                       {"Expand", {1}},
-                                                      {"Range", {1}},
+                                                      {"Range", {0, 1, 2}},
                                                       {"Reshape", {1}},
                                                       {"Slice", {1, 2}}};
   bool changed = false;
   for (::onnx::NodeProto &node : *model.mutable_graph()->mutable_node()) {
     auto reader = readers.find(node.op_type());
     if (reader == readers.end() || !node.domain().empty() ||
-        known.shapeOf(node.output(0)))
+        known.shapeOf(node.output(0)) ||
+        (isOp(node, "Range") &&
+         known.typeOf(node.output(0)) != ::onnx::TensorProto::INT64))
       continue;
     for (int input : reader->second) {
-      if (input >= node.input_size() || known.intsOf(node.input(input)))
+      const ::onnx::NodeProto *made = input < node.input_size()
+                                          ? known.producerOf(node.input(input))
+                                          : nullptr;
+      if (!made || isOp(*made, "Constant"))
         continue;
       std::optional<Shape> sizes = sizesIn(known, node.input(input));
       if (!sizes)

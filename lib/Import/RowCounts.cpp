@@ -4,8 +4,8 @@
 // Numbers of rows that a mask selects: as sizes of others they are the numbers
 // of places, as numbers what they are. See RowsOfMask.h.
 
+#include "KnownSizes.h"
 #include "RowsOfMask.h"
-
 #include "Subgraphs.h"
 
 #include <onnx/onnx_pb.h>
@@ -91,10 +91,8 @@ bool RowTracer::makesRows(const ::onnx::NodeProto &node, int input,
   if (count.place < 0)
     return false;
   if (isOp(node, "Range")) {
-    const Shape *start = known.intsOf(node.input(0)),
-                *step = known.intsOf(node.input(2));
-    if (input != 1 || !start || *start != Shape{0} || !step ||
-        *step != Shape{1})
+    if (input != 1 || sizesIn(known, node.input(0)) != Shape{0} ||
+        sizesIn(known, node.input(2)) != Shape{1})
       return false;
     known.setShape(node.output(0), {countOf(count.mask)});
     amongRows.insert(node.output(0));

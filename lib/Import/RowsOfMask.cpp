@@ -111,8 +111,10 @@ std::vector<std::string> findMasks(const ::onnx::GraphProto &graph) {
   for (const ::onnx::NodeProto &node : graph.node()) {
     if (isOp(node, "Unsqueeze") || isOp(node, "Reshape"))
       columns[node.output(0)] = node.input(0);
-    else if (isOp(node, "Expand") && columns.contains(node.input(0)))
-      repeated[node.output(0)] = columns[node.input(0)];
+    else if (isOp(node, "Expand"))
+      repeated[node.output(0)] = columns.contains(node.input(0))
+                                     ? columns[node.input(0)]
+                                     : node.input(0);
     if (isOp(node, "Shape") || isOp(node, "Size") ||
         none_of(node.input(),
                 [&](const std::string &input) { return data.contains(input); }))
@@ -401,11 +403,13 @@ bool RowTracer::visitScatter(const ::onnx::NodeProto &node) {
 
 /// Whether indices, [rows, columns], have the row's own number in column 0.
 bool RowTracer::beginsWithOwnNumber(StringRef indices) const {
-  static const StringSet<> same = {"Cast", "Identity", "Reshape", "Unsqueeze"};
+  static const StringSet<> same = {"Cast", "Expand", "Identity", "Reshape",
+                                   "Unsqueeze"};
   const ::onnx::NodeProto *node = known.producerOf(indices);
   const Shape *shape = known.shapeOf(indices);
   if (!node || !isOp(*node, "Concat") || !shape || shape->size() != 2 ||
-      rowsOf(indices)->axis != 0)
+      rowsOf(indices)->axis != 0 || !known.shapeOf(node->input(0)) ||
+      known.shapeOf(node->input(0))->back() != 1)
     return false;
   do
     node = known.producerOf(node->input(0));
@@ -517,7 +521,7 @@ bool RowTracer::visit(const ::onnx::NodeProto &node) {
     return i < node.input_size() && amongRows.contains(node.input(i));
   };
   bool moves = layouts.contains(node.op_type()) ||
-               (isOp(node, "Max") && node.input_size() == 1) ||
+               isOp(node, "Max") || // of which there is a shape
                (isOp(node, "Gather") && among(0) && !among(1));
   if (any_of(node.input(),
              [&](const auto &input) { return amongRows.contains(input); })) {
