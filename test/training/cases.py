@@ -109,6 +109,9 @@ MODELS = {
     "added-experts": "own AddedExperts unoptimized --batch 6",
     "bytes-and-columns": "own BytesAndColumns unoptimized --batch 6",
     "hidden-words": "own HiddenWords legacy-unfolded --batch 6",
+    "known-targets": "own KnownTargets legacy --batch 6",
+    "boxes": "own Boxes default --batch 6",
+    "hidden-speech": "own HiddenSpeech default --batch 6",
 }
 
 # These two are the project's models/*.onnx and are not exported again.
@@ -354,6 +357,9 @@ CASES = [
     case("routed-experts", data="routed-experts.npz", batch=6),
     case("added-experts", data="added-experts.npz", batch=6),
     case("hidden-words", data="hidden-words.npz", batch=6),
+    case("known-targets", data="known-targets.npz", batch=6),
+    case("boxes", data="boxes.npz", batch=6),
+    case("hidden-speech", data="hidden-speech.npz", batch=6),
     # Pictures of bytes, columns of categories, a saturated sigmoid's loss, and
     # a number beside the loss.
     case("bytes-and-columns", data="bytes-and-columns.npz", batch=6),

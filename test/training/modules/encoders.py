@@ -305,3 +305,34 @@ class CaptionsAssigned(PicturesAmongWords):
         x = x.clone()
         x[chosen] = found.flatten(0, 1)
         return x
+
+
+def speech(random):
+    """Frames of sound, and masks over time, which no sample is without, and
+    over whole stretches of it."""
+    hidden = random.random((SAMPLES, LENGTH)) < 0.4
+    hidden[:, 0] = True
+    return {"sound": floats(random, LENGTH, 20), "hidden": hidden,
+            "silent": random.random((SAMPLES, LENGTH)) < 0.2}
+
+
+@module(speech)
+class HiddenSpeech(nn.Module):
+    """wav2vec 2.0 and BEiT: one row takes the place of what is hidden, and is
+    written over by another mask; what was there is to be found."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(20, 16)
+        self.hidden_embed = nn.Parameter(torch.rand(16))
+        layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0,
+                                           batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+        self.head = nn.Linear(16, 20)
+
+    def forward(self, sound, hidden, silent):
+        x = self.project(sound)
+        x[hidden] = self.hidden_embed.to(x.dtype)
+        x[silent] = 0
+        found = self.head(self.encoder(x))[hidden]
+        return 1 - F.cosine_similarity(found, sound[hidden]).mean()

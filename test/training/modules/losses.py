@@ -313,6 +313,73 @@ class OneNumber(nn.Module):
                 + 0.1 * F.huber_loss(guess, y, delta=0.5))
 
 
+def partly_known(random):
+    y = floats(random, 5, 4)
+    unknown = random.random(y.shape) < 0.4
+    unknown[:, 0] = False
+    y[unknown] = numpy.nan
+    return {"x": floats(random, 5, 10), "y": y}
+
+
+@module(partly_known)
+class KnownTargets(nn.Module):
+    """Targets that are NaN where nothing is known, which a mask leaves out."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(10, 24), nn.Tanh(),
+                                 nn.Linear(24, 4))
+
+    def forward(self, x, y):
+        guess = self.net(x)
+        known = ~torch.isnan(y)
+        whole = known.all(-1)
+        error = guess[whole] - y[(~torch.isnan(y)).all(-1)]
+        return (F.mse_loss(guess[known], y[known])
+                + error.norm(dim=-1).sum() / (error.shape[0] + 1)
+                + 0.1 * guess[known].std())
+
+
+def boxes(random):
+    """Positions, sizes and classes of what is there; zeros, -100 elsewhere."""
+    there = random.random((SAMPLES, 5)) < 0.5
+    there[:, 0] = True
+    size = random.random((SAMPLES, 5, 2), dtype=numpy.float32) + 0.3
+    return {"x": floats(random, 5, 10),
+            "place": floats(random, 5, 2) * there[..., None],
+            "size": size * there[..., None],
+            "kind": numpy.where(there, random.integers(0, 4, there.shape),
+                                -100)}
+
+
+@module(boxes)
+class Boxes(nn.Module):
+    """Logarithms, roots, quotients, powers and distances of boxes that are
+    there, and the focal loss of their classes: all that is infinite or out of
+    range where none is."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(10, 24), nn.GELU(),
+                                 nn.Linear(24, 8))
+        self.scale = nn.Embedding(4, 2)
+
+    def forward(self, x, place, size, kind):
+        there = kind != -100
+        guess = self.net(x) * there[..., None]
+        guess, size, kind = guess[there], size[there], kind[there]
+        width = guess[:, 2:4].exp() * F.softplus(self.scale(kind))
+        distance = guess[:, :2] - place[there]
+        loss = (torch.log(width / size) ** 2).mean()
+        loss += (width.sqrt() - size.sqrt()).abs().mean()
+        loss += (distance.norm(dim=-1) + (distance ** 2).mean(-1) ** 0.75
+                 * torch.rsqrt(width.prod(-1))).mean()
+        log_p = F.log_softmax(guess[:, 4:], dim=-1)
+        log_p = log_p.gather(1, kind[:, None]).squeeze(1)
+        focal = -(1 - log_p.exp()) ** 2 * log_p
+        return loss + focal.sum() / there.sum()
+
+
 def paths(random):
     x = numpy.cumsum(floats(random, 10, 2), axis=1) * numpy.float32(0.3)
     return {"past": x[:, :8], "future": x[:, 8:]}
