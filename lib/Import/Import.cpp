@@ -12,6 +12,7 @@
 #include "FlowByShape.h"
 #include "GivenInputs.h"
 #include "Interface.h"
+#include "LegacyIndices.h"
 #include "LocalFunctions.h"
 #include "MaskedScatter.h"
 #include "Metadata.h"
@@ -110,8 +111,10 @@ public:
       return {};
     noteChanging(metadata, forTraining);
     resolveFlow(&stripped);
-    if (forTraining)
+    if (forTraining) {
       widenNarrowInputs(*model.mutable_graph());
+      mendLegacyIndices(*model.mutable_graph(), opsetOf(model));
+    }
     FailureOr<ModelInitializers> taken = takeInitializers(
         model, stripped, metadata, options, &context, diagnostics);
     if (failed(taken) ||

@@ -47,15 +47,14 @@ std::optional<Shape> readConstant(const ::onnx::NodeProto &node) {
   return std::nullopt;
 }
 
-/// Whether a tensor whose bytes are here has nothing but zeros.
+} // namespace
+
 bool isZeroTensor(const ::onnx::TensorProto &tensor) {
   return tensor.data_location() != ::onnx::TensorProto::EXTERNAL &&
          (tensor.raw_data().empty() != tensor.float_data().empty()) &&
          all_of(tensor.raw_data(), [](char byte) { return byte == 0; }) &&
          all_of(tensor.float_data(), [](float item) { return item == 0; });
 }
-
-} // namespace
 
 KnownTensors::KnownTensors(const ::onnx::GraphProto &graph) {
   auto add = [&](const ::onnx::ValueInfoProto &value) {

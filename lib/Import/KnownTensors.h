@@ -18,6 +18,7 @@
 namespace onnx {
 class GraphProto;
 class NodeProto;
+class TensorProto;
 } // namespace onnx
 
 namespace shardonnx {
@@ -39,6 +40,9 @@ inline std::optional<int64_t> elementsUpTo(llvm::ArrayRef<int64_t> sizes,
   }
   return count;
 }
+
+/// Whether a tensor whose bytes are here has nothing but zeros.
+bool isZeroTensor(const ::onnx::TensorProto &tensor);
 
 /// The tensors of a graph: static shapes, element types, and small integers
 /// that the file has.

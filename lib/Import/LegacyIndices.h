@@ -1,0 +1,28 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What PyTorch's older exporter does not keep of tensors of indices:
+//
+//  - `x[i, j]` becomes one Gather of the axes made one, at i * size + j. A
+//    negative j counts from the end of its own axis in the module, and finds an
+//    element of the row before in the file. So reads `x[rows, mask.argmin(1) -
+//    1]` of a mask that has no end.
+//  - `x.index_put(i, y, accumulate=True)` becomes a ScatterND to zeros and a
+//    sum, which keeps one of the elements that an index chooses twice.
+
+#ifndef SHARDONNX_LIB_IMPORT_LEGACYINDICES_H
+#define SHARDONNX_LIB_IMPORT_LEGACYINDICES_H
+
+namespace onnx {
+class GraphProto;
+}
+
+namespace shardonnx {
+
+/// Adds the size of its axis to every such index that is negative, and lets
+/// such scatters add up.
+void mendLegacyIndices(::onnx::GraphProto &graph, int opset);
+
+} // namespace shardonnx
+
+#endif // SHARDONNX_LIB_IMPORT_LEGACYINDICES_H
