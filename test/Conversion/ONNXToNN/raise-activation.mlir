@@ -62,3 +62,15 @@ func.func @other(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor
   %6 = nn.mul %y, %5 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return %4, %6 : tensor<4xf32>, tensor<4xf32>
 }
+
+// As exporters write torch's logsigmoid, which is finite at -200 and -2e-9 at 20.
+// CHECK-LABEL: func.func @log_sigmoid
+func.func @log_sigmoid(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NEXT: %[[MINUS:.*]] = nn.neg %arg0
+  // CHECK-NEXT: %[[SOFT:.*]] = nn.softplus %[[MINUS]]
+  // CHECK-NEXT: %[[RESULT:.*]] = nn.neg %[[SOFT]]
+  // CHECK-NEXT: return %[[RESULT]]
+  %0 = nn.sigmoid %x : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = nn.log %0 : (tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}

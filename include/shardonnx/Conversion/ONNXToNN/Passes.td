@@ -79,8 +79,11 @@ def RaiseDeviation : Pass<"raise-deviation"> {
 }
 
 def RaiseActivation : Pass<"raise-activation"> {
-  let summary = "Written-out GELU and SiLU become one op";
-  let description = "Changes the rounding of intermediate values only.";
+  let summary = "Written-out GELU and SiLU become one op, log-sigmoid softplus";
+  let description = [{
+    Changes the rounding of intermediate values only. log(sigmoid(x)) becomes
+    -softplus(-x), which neither overflows nor forgets small numbers.
+  }];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }
 

@@ -1,11 +1,13 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Finds GELU and SiLU that the exporter has written out.
+// Finds GELU, SiLU and the logarithm of the sigmoid that the exporter has
+// written out.
 
 #include "Match.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
+#include "shardonnx/Dialect/NN/IR/NNMath.h"
 
 #include <cmath>
 
@@ -126,10 +128,28 @@ struct RaiseSilu : OpRewritePattern<nn::MulOp> {
   }
 };
 
+/// log(sigmoid(x)), as exporters write torch's logsigmoid: below -88 f32 has no
+/// such sigmoid, above 17 it is 1. -softplus(-x) has all of them.
+struct RaiseLogSigmoid : OpRewritePattern<nn::LogOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::LogOp op,
+                                PatternRewriter &rewriter) const override {
+    auto sigmoid = op.getOperand().getDefiningOp<nn::SigmoidOp>();
+    if (!sigmoid)
+      return failure();
+    nn::NNBuilder b(rewriter, op.getLoc());
+    Value x = sigmoid.getOperand();
+    rewriter.replaceOp(
+        op, b.unary<nn::NegOp>(b.unary<nn::SoftplusOp>(b.unary<nn::NegOp>(x))));
+    return success();
+  }
+};
+
 struct RaiseActivation : impl::RaiseActivationBase<RaiseActivation> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<RaiseGelu, RaiseSilu>(&getContext());
+    patterns.add<RaiseGelu, RaiseSilu, RaiseLogSigmoid>(&getContext());
     if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
