@@ -101,6 +101,9 @@ DroppedArguments readDroppedArguments(StringRef op, StringRef fxNode) {
                         calls(fxNode, "_native_batch_norm_legit") ||
                         calls(fxNode, "batch_norm")) &&
                        findArgument(fxNode, 5, "training") == "True";
+  dropped.averages = op == "ScatterElements" &&
+                     calls(fxNode, "scatter_reduce") &&
+                     findArgument(fxNode, 4, "reduce") == "mean";
   dropped.detaches = op == "Identity" && calls(fxNode, "detach");
   return dropped;
 }

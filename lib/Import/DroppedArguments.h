@@ -34,6 +34,9 @@ struct DroppedArguments {
   /// A batch norm takes the statistics of the batch: its node, as the exporter
   /// writes it, those of inference.
   bool trainsNorm = false;
+  /// A scatter takes the mean of what it puts at one place: its node, as the
+  /// exporter writes it, the last.
+  bool averages = false;
 
   /// Adds them as attributes of the ONNX node.
   void addTo(mlir::NamedAttrList &attributes, mlir::Builder &builder) const;

@@ -99,6 +99,7 @@ public:
     bool forTraining = !options.inputs;
     Metadata metadata = readMetadata(model);
     if (forTraining && (failed(refuseErasedDetach(metadata)) ||
+                        failed(refuseAverages(metadata)) ||
                         failed(refuseMergedNorms(metadata)) ||
                         failed(refuseMergedStatistics(metadata))))
       return {};
@@ -157,6 +158,15 @@ private:
     return fail("node '" + reader +
                 "' read x.detach(), which the exporter has erased: gradients "
                 "would flow past it; export with optimize=False");
+  }
+  LogicalResult refuseAverages(const Metadata &metadata) {
+    for (const ::onnx::NodeProto &node : model.graph().node())
+      if (metadata.infoOf(node).dropped.averages)
+        return fail("node '" + node.name() +
+                    "' (ScatterElements) is scatter_reduce() with 'mean', of "
+                    "which the exporter keeps the last element alone: take "
+                    "'sum', and divide it by how many there are");
+    return success();
   }
   /// onnxscript's rules FuseBatchNormInto…: running statistics even of a norm
   /// that takes those of the batch, under the name of the product's weight.

@@ -5,7 +5,8 @@
 # batch norm in training, which the exporter writes as in inference. With the
 # word "erased", the exporter's optimizer has taken detach() out; with "folded",
 # it has computed what was detached, from the source that follows; with "buffer",
-# what is detached has no gradient; with "compared", it is only compared.
+# what is detached has no gradient; with "compared", it is only compared; with
+# "averaged", rows are scattered by their mean.
 
 import sys
 
@@ -31,6 +32,7 @@ labels: USER_INPUT
 """
 erased = "erased" in sys.argv
 compared = "compared" in sys.argv
+averaged = "averaged" in sys.argv
 nodes = [
     node("Gather", ["embed.weight", "ids"], ["x"], "node_embedding",
          meta=call("x", "embedding.default", "%p_embed_weight, %ids, 2")),
@@ -38,7 +40,7 @@ nodes = [
          meta=call("y", "embedding.default", "%p_embed_weight, %ids")),
     node("Identity", ["y"], ["detach"], "node_detach",
          meta=call("detach", "detach.default", "%y,")),
-    node("Add", ["x", "y" if erased else "detach"], ["z"], "node_add",
+    node("Add", ["x", "y" if erased else "averages" if averaged else "detach"], ["z"], "node_add",
          meta=call("z", "add.Tensor", "%x, %y" if compared else "%x, %detach")),
     node("BatchNormalization", ["w" if compared else "z", "scale", "shift", "mean", "variance"], ["n"], "node_norm",
          meta=call("n", "_native_batch_norm_legit_functional.default",
@@ -53,6 +55,10 @@ if compared:
                        meta=call("ne", "ne.Tensor", "%detach, %detach")),
                   node("Where", ["same", "z", "x"], ["w"], "node_where",
                        meta=call("w", "where.self", "%ne, %z, %x"))]
+if averaged:
+    nodes[3:3] = [node("ScatterElements", ["x", "rows", "detach"], ["averages"], "node_scatter", axis=0,
+                       meta=call("averages", "scatter_reduce.two", "%x, 0, %rows, %detach, mean"))]
+    constants = [tensor("rows", [3, 4], INT64, raw=bytes(96))]
 if "buffer" in sys.argv:
     nodes[1] = node("Neg", ["mean"], ["y"], "node_neg", meta=call("y", "neg.default", "%b_mean"))
 if erased:
