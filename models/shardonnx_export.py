@@ -136,6 +136,25 @@ def without_checks():
             os.environ[name] = before
 
 
+def changing_buffers(exported):
+    """Buffers that forward changes and what it returns is made of: those of one
+    step are the next one's in PyTorch. (A batch norm in training reads none.)"""
+    signature = exported.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    made_of = {}
+    for node in exported.graph.nodes:
+        buffer = signature.inputs_to_buffers.get(node.name)
+        if node.op == "placeholder":
+            made_of[node.name] = {buffer} & changed
+        elif node.op == "call_function" and "batch_norm" in str(node.target):
+            made_of[node.name] = set()
+        else:
+            made_of[node.name] = set().union(
+                *(made_of[read.name] for read in node.all_input_nodes))
+    return sorted(set().union(*(made_of.get(name, set())
+                                for name in signature.user_outputs)))
+
+
 def drop_traces(nodes):
     """Stack traces name files of this machine and outweigh a small graph. Those
     without a file stay: only they tell what stands under torch.no_grad()."""
@@ -218,6 +237,11 @@ def export(module, args=(), path=None, *, external_data=None, **options):
             f"no graph has the backward of {', '.join(sorted(functions))}: "
             "what the forward computes is differentiated. Write it with "
             "x + (f(x) - x).detach(), or of plain operations", stacklevel=2)
+    if buffers := changing_buffers(program.exported_program):
+        warnings.warn(
+            f"forward changes {', '.join(buffers)}: a program has buffers as "
+            "they were at the export, in every step. Compute what it reads of "
+            "the batch alone, or make it an input", stacklevel=2)
     drop_traces(program.model.graph.all_nodes())
     # A capture by Dynamo enters no autocast by itself.
     known = bool(seen) or not calls_autocast(module)
