@@ -246,7 +246,7 @@ static std::string describeLost(ModuleOp module) {
   std::string first;
   size_t others = 0;
   for (auto entry : untrained.getAsRange<DictionaryAttr>()) {
-    if (!entry.contains("lost"))
+    if (!entry.contains("lost") || entry.contains(nn::kReadByKey))
       continue;
     if (!first.empty()) {
       ++others;

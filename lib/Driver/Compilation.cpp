@@ -14,7 +14,6 @@
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
-#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 #include "shardonnx/Driver/Pipeline.h"
@@ -27,7 +26,6 @@
 
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -356,67 +354,6 @@ LogicalResult Compilation::dump(Level level) {
   if (failed(print(stream)))
     return failure();
   return writeFileAtomically(diags, path, text);
-}
-
-// The names of untrained parameters, grouped by the reason.
-static std::string
-listUntrained(const llvm::MapVector<StringRef, SmallVector<StringRef>> &groups,
-              size_t count) {
-  constexpr size_t kShown = 20;
-  size_t shown = 0;
-  std::string text;
-  for (const auto &[reason, names] : groups) {
-    for (StringRef name : names)
-      if (++shown <= kShown)
-        text += (text.empty() ? "'" : ", '") + name.str() + "'";
-    if (shown <= kShown)
-      text += " (" + reason.str() + ")";
-  }
-  if (count > kShown)
-    text += " and " + std::to_string(count - kShown) +
-            " more (shardonnx inspect --parameters names them)";
-  return text;
-}
-
-// One line for all parameters of the model that training leaves as they are
-// and nobody asked for. What the exporter took out of the graph is known from
-// the first level on, the rest once it is differentiated. An executable is not
-// made where the module's training is lost.
-LogicalResult Compilation::reportUntrained() {
-  auto list = module()->getAttrOfType<ArrayAttr>(nn::kUntrainedAttr);
-  if (!list)
-    list = module()->getAttrOfType<ArrayAttr>(onnx::kUntrainedAttr);
-  if (!list || options.program != ProgramKind::Train)
-    return success();
-  llvm::MapVector<StringRef, SmallVector<StringRef>> byReason;
-  size_t count = 0;
-  bool exporter = false, older = false, lost = false;
-  for (auto entry : list.getAsRange<DictionaryAttr>()) {
-    if (entry.contains("asked"))
-      continue;
-    ++count;
-    StringRef reason = entry.getAs<StringAttr>("reason");
-    byReason[reason].push_back(entry.getAs<StringAttr>("name"));
-    exporter |= reason.ends_with("by the exporter");
-    older |= reason.ends_with("by the older exporter");
-    lost |= entry.contains("lost");
-  }
-  if (count == 0)
-    return success();
-  std::string what = Twine(count).str() +
-                     (count == 1 ? " parameter is" : " parameters are") +
-                     " not trained: " + listUntrained(byReason, count);
-  std::string mend =
-      older ? "export with do_constant_folding=False, which keeps parameters"
-      : exporter ? "export with optimize=False to train what the exporter has "
-                   "changed"
-                 : "";
-  if (lost && importOptions.refusesGuesses)
-    return diags.error("'" + options.model + "': " + what + "; " + mend +
-                       ", or give --freeze=REGEX to go on without");
-  diags.warning("'" + options.model + "': " + what +
-                (mend.empty() ? "" : "; " + mend));
-  return success();
 }
 
 // Of all ranks of the tensor axis, where each has a part.

@@ -6,6 +6,7 @@
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/InputFile.h"
 
+#include "ChangedBuffers.h"
 #include "ConstantBranches.h"
 #include "Dimensions.h"
 #include "Emit.h"
@@ -80,6 +81,9 @@ void setUntrained(ModuleOp module, const std::vector<Untrained> &untrained) {
       entry.set("asked", b.getUnitAttr());
     if (one.lost)
       entry.set("lost", b.getUnitAttr());
+    if (one.readBy)
+      entry.set("read_by", b.getStrArrayAttr(SmallVector<StringRef>(
+                               one.readBy->begin(), one.readBy->end())));
     list.push_back(entry.getDictionary(module.getContext()));
   }
   if (!list.empty())
@@ -122,6 +126,9 @@ public:
         failed(stopGradients(*model.mutable_graph(), metadata,
                              taken->initializers, options, diagnostics)))
       return {};
+    if (forTraining)
+      listChanged(model.graph(), metadata, taken->initializers,
+                  taken->untrained);
     if (forTraining && options.trainable.empty())
       warnOfMergedValues(model.graph(), metadata, taken->initializers,
                          options.model, diagnostics);

@@ -16,17 +16,24 @@ using llvm::StringRef;
 
 namespace shardonnx {
 
-bool isBufferName(StringRef name) {
+/// "weight" of "h.0.fc.weight".
+static StringRef lastPart(StringRef name) {
   StringRef last = name.rsplit('.').second;
-  if (last.empty())
-    last = name;
+  return last.empty() ? name : last;
+}
+
+bool isStatisticName(StringRef name) {
+  return llvm::is_contained(
+      {"running_mean", "running_var", "num_batches_tracked"}, lastPart(name));
+}
+
+bool isBufferName(StringRef name) {
   static constexpr StringRef names[] = {
-      "inv_freq",      "original_inv_freq", "mask",        "attn_mask",
-      "causal_mask",   "attention_mask",    "masked_bias", "cos",
-      "sin",           "cos_cached",        "sin_cached",  "cos_cache",
-      "sin_cache",     "position_ids",      "running_var", "running_mean",
-      "token_type_ids"};
-  return llvm::is_contained(names, last);
+      "inv_freq",    "original_inv_freq", "mask",          "attn_mask",
+      "causal_mask", "attention_mask",    "masked_bias",   "cos",
+      "sin",         "cos_cached",        "sin_cached",    "cos_cache",
+      "sin_cache",   "position_ids",      "token_type_ids"};
+  return isStatisticName(name) || llvm::is_contained(names, lastPart(name));
 }
 
 bool isBufferByUse(const ::onnx::GraphProto &graph, StringRef name) {

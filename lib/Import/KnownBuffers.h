@@ -14,6 +14,9 @@ namespace shardonnx {
 /// Buffers that are known by the last part of their name.
 bool isBufferName(llvm::StringRef name);
 
+/// Running statistics of a norm, by the last part of their name.
+bool isStatisticName(llvm::StringRef name);
+
 /// Whether its readers are ops to which it is no weight: running statistics,
 /// the scales of a resampled image or of quantized weights.
 bool isBufferByUse(const ::onnx::GraphProto &graph, llvm::StringRef name);

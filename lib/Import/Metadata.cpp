@@ -142,6 +142,20 @@ std::vector<SignatureInput> readSignature(StringRef text) {
   return inputs;
 }
 
+/// Reads lines such as `add: BUFFER_MUTATION target='queue'`.
+std::vector<std::string> readWritten(StringRef text) {
+  std::vector<std::string> names;
+  SmallVector<StringRef> lines;
+  text.split("# outputs").second.split(lines, '\n', -1, /*KeepEmpty=*/false);
+  for (StringRef line : lines) {
+    StringRef rest = line.split(": ").second;
+    if (rest.starts_with("BUFFER_MUTATION") ||
+        rest.starts_with("PARAMETER_MUTATION"))
+      llvm::append_range(names, parsePythonList(rest));
+  }
+  return names;
+}
+
 /// Reads what models/shardonnx_export.py writes, which its docstring describes.
 /// What is not as it says is left out.
 void readAnnotation(StringRef text, Metadata &metadata) {
@@ -265,9 +279,11 @@ Metadata readMetadata(const ::onnx::ModelProto &model) {
   Metadata metadata;
   readAnnotation(findProp(model.metadata_props(), "shardonnx.module"),
                  metadata);
-  metadata.signature = readSignature(
+  StringRef signature =
       findProp(graph.metadata_props(),
-               "pkg.torch.export.ExportedProgram.graph_signature"));
+               "pkg.torch.export.ExportedProgram.graph_signature");
+  metadata.signature = readSignature(signature);
+  metadata.written = readWritten(signature);
   for (const ::onnx::ValueInfoProto &value : graph.value_info()) {
     StringRef folded = findProp(value.metadata_props(),
                                 "pkg.onnxscript.optimizer.folded_from");

@@ -85,6 +85,8 @@ struct Metadata {
   /// library does to a model, metadata does not.
   llvm::StringMap<NodeInfo> nodes;
   std::vector<SignatureInput> signature;
+  /// State-dict names of what forward writes, by that signature.
+  std::vector<std::string> written;
   /// Names that a constant was folded from, by the constant's name.
   llvm::StringMap<std::vector<std::string>> foldedFrom;
 

@@ -64,8 +64,11 @@ struct Untrained {
   std::string name, reason;
   /// As its author wanted it.
   bool asked = false;
-  /// The module trains it, and the file has no longer what that takes.
+  /// The module trains it, and the file has no longer what that takes; or an
+  /// output reads it.
   bool lost = false;
+  /// Of what forward writes: the graph's outputs that depend on it.
+  std::optional<std::vector<std::string>> readBy = std::nullopt;
 };
 
 struct ModelInitializers {

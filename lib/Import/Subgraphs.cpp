@@ -101,7 +101,7 @@ void makeConstant(::onnx::NodeProto &node, ::onnx::TensorProto value) {
   addAttribute(node, "value", std::move(value));
 }
 
-static void addReads(const ::onnx::NodeProto &node, StringSet<> &reads) {
+void addReads(const ::onnx::NodeProto &node, StringSet<> &reads) {
   for (const std::string &input : node.input())
     reads.insert(input);
   for (const ::onnx::AttributeProto &attribute : node.attribute()) {

@@ -10,6 +10,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <string>
 #include <vector>
@@ -42,6 +43,9 @@ void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
                   llvm::ArrayRef<int64_t> values);
 void addAttribute(::onnx::NodeProto &node, llvm::StringRef name,
                   ::onnx::TensorProto value);
+
+/// Adds the names that the node reads, and those that its bodies do.
+void addReads(const ::onnx::NodeProto &node, llvm::StringSet<> &reads);
 
 /// Replaces the node by a Constant.
 void makeConstant(::onnx::NodeProto &node, ::onnx::TensorProto value);

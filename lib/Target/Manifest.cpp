@@ -116,16 +116,21 @@ static json::Array raisedOf(ModuleOp module) {
   return entries;
 }
 
-// Parameters of the model that are not trained, and why.
+// Parameters of the model that are not trained, and why. What forward writes
+// and the loss does not read changes no training.
 static json::Array untrainedOf(ModuleOp module) {
   json::Array entries;
   auto untrained = module->getAttrOfType<ArrayAttr>(nn::kUntrainedAttr);
   if (!untrained)
     return entries;
-  for (auto entry : untrained.getAsRange<DictionaryAttr>())
+  for (auto entry : untrained.getAsRange<DictionaryAttr>()) {
+    if (entry.contains(nn::kReadByKey) && !entry.contains("lost") &&
+        !entry.contains("asked"))
+      continue;
     entries.push_back(
         json::Object{{"name", text(entry.getAs<StringAttr>("name"))},
                      {"reason", text(entry.getAs<StringAttr>("reason"))}});
+  }
   return entries;
 }
 

@@ -74,6 +74,7 @@ private:
   mlir::LogicalResult fitRecompute();
   mlir::LogicalResult fitMemory();
   mlir::LogicalResult reportUntrained();
+  mlir::LogicalResult reportWritten(mlir::ArrayAttr list);
   mlir::LogicalResult lowerDevice();
   mlir::LogicalResult lower();
   mlir::LogicalResult emitObject();

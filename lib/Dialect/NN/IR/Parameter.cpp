@@ -37,7 +37,7 @@ void nn::noteUntrained(ModuleOp module, StringRef name, StringRef reason,
 
 bool nn::acceptUntrained(ModuleOp module,
                          llvm::function_ref<bool(StringRef)> isAsked,
-                         StringRef reason) {
+                         StringRef reason, bool written) {
   auto known = module->getAttrOfType<ArrayAttr>(kUntrainedAttr);
   if (!known)
     return false;
@@ -46,7 +46,8 @@ bool nn::acceptUntrained(ModuleOp module,
   SmallVector<Attribute> list;
   for (auto entry : known.getAsRange<DictionaryAttr>()) {
     NamedAttrList changed(entry);
-    if (isAsked(entry.getAs<StringAttr>("name"))) {
+    if ((written || !entry.contains(kReadByKey)) &&
+        isAsked(entry.getAs<StringAttr>("name"))) {
       any = true;
       changed.set("reason", b.getStringAttr(reason));
       changed.set("asked", b.getUnitAttr());
@@ -56,6 +57,22 @@ bool nn::acceptUntrained(ModuleOp module,
   }
   module->setAttr(kUntrainedAttr, b.getArrayAttr(list));
   return any;
+}
+
+void nn::noteLoss(ModuleOp module, StringRef loss) {
+  auto known = module->getAttrOfType<ArrayAttr>(kUntrainedAttr);
+  if (!known)
+    return;
+  SmallVector<Attribute> list;
+  for (auto entry : known.getAsRange<DictionaryAttr>()) {
+    NamedAttrList changed(entry);
+    if (auto outputs = entry.getAs<ArrayAttr>(kReadByKey);
+        outputs &&
+        !llvm::is_contained(outputs.getAsValueRange<StringAttr>(), loss))
+      changed.erase("lost");
+    list.push_back(changed.getDictionary(module.getContext()));
+  }
+  module->setAttr(kUntrainedAttr, ArrayAttr::get(module.getContext(), list));
 }
 
 SmallVector<StringRef> nn::namesOf(ParameterOp parameter) {

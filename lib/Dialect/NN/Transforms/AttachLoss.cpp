@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
+#include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/runtime/Choices.h"
 #include "llvm/ADT/DenseSet.h"
@@ -525,9 +526,10 @@ LogicalResult LossAttacher::run() {
   FailureOr<Choice> choice = choose();
   if (failed(choice))
     return failure();
-  function->getParentOfType<ModuleOp>()->setAttr(
-      kLossKindAttr,
-      StringAttr::get(function.getContext(), spell(choice->kind)));
+  auto module = function->getParentOfType<ModuleOp>();
+  module->setAttr(kLossKindAttr,
+                  StringAttr::get(function.getContext(), spell(choice->kind)));
+  noteLoss(module, choice->output.name);
   if (failed(attach(*choice)))
     return failure();
   dropUnreadInputs();

@@ -47,7 +47,7 @@ struct FreezePass : nn::impl::FreezePassBase<FreezePass> {
     // What the exporter has taken out of the graph may be named as well.
     bool matched = nn::acceptUntrained(
         getOperation(), [&](StringRef name) { return regex->match(name); },
-        reason);
+        reason, /*written=*/true);
     for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
       // Of the model's own: an adapter is there to be trained.
       if (parameter->hasAttr(nn::kDrawAttr) ||
@@ -82,7 +82,7 @@ struct FreezePass : nn::impl::FreezePassBase<FreezePass> {
           return llvm::none_of(
               kept, [&](const auto &regex) { return regex.match(name); });
         },
-        reason);
+        reason, /*written=*/false);
     for (auto parameter : getOperation().getOps<nn::ParameterOp>()) {
       if (!parameter.getTrainable() || parameter->hasAttr(nn::kDrawAttr) ||
           llvm::any_of(kept, [&](const llvm::Regex &regex) {

@@ -14,6 +14,11 @@ namespace shardonnx::onnx {
 /// of it: `name`, `reason`, and `asked` where the module's author wanted it so.
 inline constexpr llvm::StringLiteral kUntrainedAttr = "onnx.untrained";
 
+/// Reasons of what forward writes, parameters or not; running statistics of a
+/// norm have the second.
+inline constexpr llvm::StringLiteral kWritten = "written by forward";
+inline constexpr llvm::StringLiteral kStatistic = "a running statistic";
+
 /// On a module that PyTorch's exporter has written without the author's word on
 /// what requires a gradient.
 inline constexpr llvm::StringLiteral kGradientsUntoldAttr =
