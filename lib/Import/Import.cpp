@@ -24,6 +24,7 @@
 #include "Parameters.h"
 #include "SelectedRows.h"
 #include "Subgraphs.h"
+#include "TrainingChoice.h"
 #include "UnsupportedOps.h"
 #include "Untold.h"
 #include "WireFormat.h"
@@ -32,9 +33,7 @@
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 #include "shardonnx/Support/Diagnostics.h"
-#include "shardonnx/Support/NamePattern.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/Regex.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -94,7 +93,8 @@ class Importer {
 public:
   Importer(MLIRContext &context, const ImportOptions &options,
            Diagnostics &diagnostics)
-      : context(context), options(options), diagnostics(diagnostics) {}
+      : context(context), options(options), choice(options),
+        diagnostics(diagnostics) {}
 
   OwningOpRef<ModuleOp> run() {
     if (failed(read()))
@@ -189,12 +189,6 @@ private:
                     "optimize=False");
     return success();
   }
-  bool isFrozen(StringRef name) const {
-    return llvm::any_of(options.freeze, [&](const std::string &pattern) {
-      llvm::Regex regex = wholeName(pattern);
-      return regex.isValid() && regex.match(name);
-    });
-  }
   /// A fresh batch norm's statistics are its weight's ones and bias's zeros.
   LogicalResult refuseMergedStatistics(const Metadata &metadata) {
     for (const ::onnx::NodeProto &node : model.graph().node()) {
@@ -203,7 +197,8 @@ private:
           intAttribute(node, "training_mode", 0) != 0)
         continue;
       for (int i : {3, 4})
-        if (metadata.holdsParameter(node.input(i)) && !isFrozen(node.input(i)))
+        if (metadata.holdsParameter(node.input(i)) &&
+            !choice.freezes(node.input(i)))
           return fail("node '" + node.name() +
                       "' (BatchNormalization) reads parameter '" +
                       node.input(i) + "' as its running " +
@@ -245,6 +240,7 @@ private:
 
   MLIRContext &context;
   const ImportOptions &options;
+  TrainingChoice choice;
   Diagnostics &diagnostics;
   StrippedModel stripped;
   ::onnx::ModelProto model;

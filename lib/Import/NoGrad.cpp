@@ -6,12 +6,11 @@
 #include "NoGrad.h"
 
 #include "Subgraphs.h"
+#include "TrainingChoice.h"
 #include "shardonnx/Import/Import.h"
 #include "shardonnx/Support/Diagnostics.h"
-#include "shardonnx/Support/NamePattern.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/Regex.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -58,7 +57,6 @@ public:
 
 private:
   LogicalResult decideWhich();
-  bool trains(const Initializer &init) const;
   bool isInside(const ::onnx::NodeProto &node, const NodeInfo &info) const;
   LogicalResult leave(::onnx::NodeProto &node, const NodeInfo &info);
   LogicalResult checkMerged(const NodeInfo &reader, StringRef call);
@@ -143,8 +141,9 @@ void Stopper::addStops() {
 }
 
 LogicalResult Stopper::run(ArrayRef<Initializer> initializers) {
+  TrainingChoice choice(options);
   for (const Initializer &init : initializers)
-    if (trains(init))
+    if (choice.trains(init))
       trained.insert(init.name);
   for (const ::onnx::NodeProto &node : graph.node())
     calls.insert(metadata.infoOf(node).call);
@@ -172,20 +171,6 @@ LogicalResult Stopper::run(ArrayRef<Initializer> initializers) {
     return failure();
   addStops();
   return success();
-}
-
-bool Stopper::trains(const Initializer &init) const {
-  auto matches = [&](const std::string &pattern) {
-    llvm::Regex regex = wholeName(pattern);
-    return regex.isValid() &&
-           (regex.match(init.symbol) ||
-            llvm::any_of(init.names, [&](const std::string &name) {
-              return regex.match(name);
-            }));
-  };
-  return init.trainable && llvm::none_of(options.freeze, matches) &&
-         (options.trainable.empty() ||
-          llvm::any_of(options.trainable, matches));
 }
 
 /// Both leave the same trace; the module's code may have only one of them.
