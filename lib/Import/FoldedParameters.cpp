@@ -6,6 +6,7 @@
 #include "FoldedParameters.h"
 
 #include "InitializerTable.h"
+#include "KnownTables.h"
 #include "Subgraphs.h"
 #include "Types.h"
 #include "shardonnx/Support/InputFile.h"
@@ -275,8 +276,15 @@ private:
                ArrayRef<int64_t> shape) {
     std::string old = init.name;
     bool same = init.type.getNumElements() == count * shape.back();
-    init.type = RankedTensorType::get({count, shape.back()},
-                                      init.type.getElementType());
+    // Modules look up sines of positions under torch.no_grad(), of which
+    // nothing is left: unless the author says it, whether they train is not
+    // known.
+    Initializer table = init;
+    table.type = RankedTensorType::get({count, shape.back()},
+                                       init.type.getElementType());
+    if (metadata.parameters.empty() && isWaves(table, modelPath))
+      return;
+    init.type = table.type;
     init.length = storageBytes(init.type);
     rename(init, tensor, target);
     std::string name = addConstant(old + "_shape", asTensor(shape));

@@ -122,8 +122,10 @@ public:
     }
     FailureOr<ModelInitializers> taken = takeInitializers(
         model, stripped, metadata, options, &context, diagnostics);
-    if (failed(taken) ||
-        failed(stopGradients(*model.mutable_graph(), metadata,
+    if (failed(taken))
+      return {};
+    freezeStoppedWaves(model.graph(), metadata, options.model, *taken);
+    if (failed(stopGradients(*model.mutable_graph(), metadata,
                              taken->initializers, options, diagnostics)))
       return {};
     if (forTraining)

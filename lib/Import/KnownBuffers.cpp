@@ -6,9 +6,10 @@
 #include "KnownBuffers.h"
 
 #include "InitializerTable.h"
+#include "KnownTables.h"
 #include "Subgraphs.h"
+#include "Untold.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <onnx/onnx_pb.h>
 
@@ -49,47 +50,25 @@ bool isBufferByUse(const ::onnx::GraphProto &graph, StringRef name) {
   });
 }
 
-/// What hides a score: as small as this, or smaller.
-static constexpr float kHiding = -1e4f;
-
-/// Whether the first bytes of an array have ones and zeros, or zeros and
-/// numbers that hide scores, some of both and nothing else.
-static bool beginsAsMask(const Initializer &init, StringRef modelPath,
-                         uint64_t length) {
-  InputBytes buffer = readFirstBytes(init, modelPath, length);
-  if (!buffer || (*buffer)->getBufferSize() != length)
-    return false;
-  bool zeros = false, ones = false, hides = false;
-  const char *bytes = (*buffer)->getBufferStart();
-  for (uint64_t i = 0; i + sizeof(float) <= length; i += sizeof(float)) {
-    float item;
-    std::memcpy(&item, bytes + i, sizeof item);
-    zeros |= item == 0;
-    ones |= item == 1;
-    hides |= item <= kHiding;
-    if (item != 0 && item != 1 && !(item <= kHiding))
-      return false;
-  }
-  return zeros && ones != hides;
+/// Whether ones and zeros are what a layer starts with.
+static bool mayStartAsMask(const ::onnx::GraphProto &graph,
+                           const Initializer &init, bool named) {
+  auto isReadBy = [&](std::initializer_list<StringRef> ops) {
+    return isReadOnlyAs(
+        graph, init.name, [&](const ::onnx::NodeProto &node, int) {
+          return llvm::any_of(ops,
+                              [&](StringRef op) { return isOp(node, op); });
+        });
+  };
+  return isReadBy({"LSTM", "GRU", "RNN"}) ||
+         (named && StringRef(init.symbol).ends_with("weight")) ||
+         (named && isComputedName(init.symbol) && isReadBy({"MatMul", "Gemm"}));
 }
 
-bool isMaskOfNumbers(const ::onnx::GraphProto &graph, const Initializer &init,
-                     StringRef modelPath) {
-  auto wide = llvm::count_if(init.type.getShape(),
-                             [](int64_t size) { return size > 1; });
-  if (wide < 2 || !init.type.getElementType().isF32() || init.length == 0)
-    return false;
-  // A mask has both in its first rows; of a file of zeros that stands for
-  // weights, terabytes maybe, no more is read.
-  constexpr uint64_t kFirst = 1 << 16;
-  return beginsAsMask(init, modelPath, std::min(init.length, kFirst)) &&
-         (init.length <= kFirst ||
-          beginsAsMask(init, modelPath, init.length)) &&
-         !isReadOnlyAs(graph, init.name,
-                       [](const ::onnx::NodeProto &node, int) {
-                         return isOp(node, "LSTM") || isOp(node, "GRU") ||
-                                isOp(node, "RNN");
-                       });
+bool isBufferByNumbers(const ::onnx::GraphProto &graph, const Initializer &init,
+                       StringRef modelPath, bool named) {
+  return (isMask(init, modelPath) && !mayStartAsMask(graph, init, named)) ||
+         isWaves(init, modelPath) || isPositions(init, modelPath);
 }
 
 namespace {

@@ -21,12 +21,11 @@ bool isStatisticName(llvm::StringRef name);
 /// the scales of a resampled image or of quantized weights.
 bool isBufferByUse(const ::onnx::GraphProto &graph, llvm::StringRef name);
 
-/// Whether a matrix, or an array of more axes, has nothing but ones and zeros,
-/// or zeros and numbers that hide scores, and some of both: a mask, a table of
-/// one-hot rows. Biases of recurrent layers, whose gates may start so, are
-/// none. False where the bytes cannot be read.
-bool isMaskOfNumbers(const ::onnx::GraphProto &graph, const Initializer &init,
-                     llvm::StringRef modelPath);
+/// Whether the numbers say so: KnownTables.h. Biases of recurrent layers, whose
+/// gates may start as a mask, are none; nor are matrices of layers that start
+/// as the identity, where names are those of PyTorch's.
+bool isBufferByNumbers(const ::onnx::GraphProto &graph, const Initializer &init,
+                       llvm::StringRef modelPath, bool named);
 
 /// Running means and variances of norms that an exporter has written out:
 /// (x - mean) / sqrt(variance + epsilon), in any order of factors.

@@ -5,6 +5,8 @@
 
 #include "NoGrad.h"
 
+#include "InitializerTable.h"
+#include "KnownTables.h"
 #include "Subgraphs.h"
 #include "TrainingChoice.h"
 #include "shardonnx/Import/Import.h"
@@ -197,6 +199,23 @@ LogicalResult Stopper::decideWhich() {
 }
 
 } // namespace
+
+void freezeStoppedWaves(const ::onnx::GraphProto &graph,
+                        const Metadata &metadata, StringRef model,
+                        ModelInitializers &taken) {
+  for (Initializer &init : taken.initializers) {
+    if (!init.trainable ||
+        !isReadOnlyAs(graph, init.name,
+                      [&](const ::onnx::NodeProto &node, int) {
+                        return metadata.infoOf(node).underNoGrad;
+                      }) ||
+        !isWaves(init, model))
+      continue;
+    init.trainable = false;
+    taken.untrained.push_back(
+        {init.symbol, "sines of positions, under torch.no_grad()", true});
+  }
+}
 
 LogicalResult stopGradients(::onnx::GraphProto &graph, Metadata &metadata,
                             ArrayRef<Initializer> initializers,

@@ -27,6 +27,12 @@ llvm::StringRef regionOf(llvm::StringRef stackTrace);
 /// them what they are outside.
 bool isAutocast(llvm::StringRef stackTrace);
 
+/// Freezes tables of sines that are read under torch.no_grad() alone, where
+/// torch.autocast() would have nothing to do.
+void freezeStoppedWaves(const ::onnx::GraphProto &graph,
+                        const Metadata &metadata, llvm::StringRef model,
+                        ModelInitializers &taken);
+
 /// Stops gradients where results of torch.no_grad() leave it. Where the file
 /// does not tell it from torch.autocast(), and it matters, no executable is
 /// made of a guess.

@@ -323,9 +323,8 @@ bool Taker::isParameter(const Initializer &init) const {
 bool Taker::isKnownBuffer(const Initializer &init) const {
   if (init.isConstant || !guesses())
     return false;
-  return isBufferByUse(graph, init.name) ||
-         (!untold && (statistics.contains(init.name) ||
-                      isMaskOfNumbers(graph, init, modelPath)));
+  return isBufferByUse(graph, init.name) || statistics.contains(init.name) ||
+         isBufferByNumbers(graph, init, modelPath, /*named=*/untold);
 }
 
 LogicalResult Taker::markTrainable() {

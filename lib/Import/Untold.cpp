@@ -6,6 +6,7 @@
 #include "Untold.h"
 #include "InitializerTable.h"
 #include "KnownBuffers.h"
+#include "KnownTables.h"
 #include "Metadata.h"
 #include "Subgraphs.h"
 
@@ -69,6 +70,7 @@ public:
 
   llvm::LogicalResult run() {
     tellMergedInputs();
+    tellWaves();
     if (llvm::failed(tellAdapters()))
       return llvm::failure();
     if (metadata.signature.empty() && metadata.parameters.empty() && !untold)
@@ -91,6 +93,7 @@ private:
   llvm::LogicalResult tellAdapters();
   llvm::LogicalResult tellOlder();
   llvm::LogicalResult tellStops();
+  void tellWaves();
   void tellOthers();
   bool isBias(StringRef name) const;
   std::vector<std::string> constantMatrices() const;
@@ -134,6 +137,24 @@ void Telling::tellMergedInputs() {
           listNames(others, " or ") +
           ", which is read in its place: export with two");
   }
+}
+
+/// Modules hold sines of positions as parameters that do not train; some start
+/// from them.
+void Telling::tellWaves() {
+  if (metadata.signature.empty() || !metadata.parameters.empty() ||
+      options.trainableGiven)
+    return;
+  std::vector<std::string> waves;
+  for (const Initializer &init : initializers)
+    if (init.trainable && isWaves(init, options.model))
+      waves.push_back(init.symbol);
+  if (!waves.empty())
+    diagnostics.warning(
+        "'" + options.model + "': " + listNames(waves) +
+        " starts as sines of positions, which modules mostly keep: as the "
+        "file's signature calls it a parameter, it trains; --freeze=REGEX is "
+        "for one with requires_grad=False");
 }
 
 /// Adapters are there to be trained alone, and nothing says that the others
@@ -323,15 +344,17 @@ void Telling::tellOthers() {
 }
 
 llvm::LogicalResult Telling::tellOlder() {
-  std::vector<std::string> others, folded;
-  for (const Initializer &init : initializers)
-    if (isComputedName(init.symbol)) {
-      if (!init.isConstant && !isBufferByUse(graph, init.name) &&
-          llvm::isa<mlir::FloatType>(init.type.getElementType()))
-        folded.push_back(init.symbol);
-    } else if (init.trainable && !isWeightName(init.symbol)) {
+  std::vector<std::string> others, tables, folded;
+  for (const Initializer &init : initializers) {
+    if (init.isBuffer && !isBufferByUse(graph, init.name))
+      tables.push_back(init.symbol);
+    else if (!isComputedName(init.symbol) && init.trainable &&
+             !isWeightName(init.symbol))
       others.push_back(init.symbol);
-    }
+    if (isComputedName(init.symbol) && !init.isConstant && !init.isBuffer &&
+        llvm::isa<mlir::FloatType>(init.type.getElementType()))
+      folded.push_back(init.symbol);
+  }
   if (auto [one, two] = findTwins(/*ofFolded=*/true);
       one &&
       llvm::failed(guess(
@@ -347,15 +370,18 @@ llvm::LogicalResult Telling::tellOlder() {
           "; export with do_constant_folding=False or dynamo=True, or give "
           "--freeze=REGEX for those that do not train")))
     return llvm::failure();
-  if (!others.empty() &&
-      llvm::failed(guess(
-          "PyTorch's older exporter does not say whether " + listNames(others) +
-              (others.size() == 1 ? " is a parameter or a buffer"
-                                  : " are parameters or buffers"),
-          "; give --freeze=REGEX for buffers or "
-          "--trainable=REGEX for all that trains, or export "
-          "with dynamo=True")))
-    return llvm::failure();
+  if ((!others.empty() || !tables.empty()) && !options.trainableGiven)
+    diagnostics.warning(
+        "'" + options.model +
+        "': PyTorch's older exporter does not say which arrays are buffers: " +
+        (others.empty() ? "" : "these train: " + listNames(others)) +
+        (others.empty() || tables.empty() ? "" : "; ") +
+        (tables.empty() ? ""
+                        : "taken for masks or tables by their numbers, which "
+                          "do not: " +
+                              listNames(tables)) +
+        "; --freeze=REGEX and --trainable=REGEX say otherwise, or export with "
+        "dynamo=True");
   std::string padding = findPadding();
   diagnostics.warning(
       "'" + options.model +

@@ -280,7 +280,9 @@ void Missing::listComputed() {
   for (const Initializer &init : initializers)
     if (!init.isParameter && !init.isConstant && isComputedName(init.name) &&
         !isBufferByUse(graph, init.name) &&
-        isa<FloatType>(init.type.getElementType()) && read.contains(init.name))
+        isa<FloatType>(init.type.getElementType()) &&
+        read.contains(init.name) &&
+        !isBufferByNumbers(graph, init, modelPath, /*named=*/true))
       untrained.push_back({init.symbol,
                            "computed from others by the older exporter", false,
                            true});

@@ -4,9 +4,12 @@
 # What PyTorch's older exporter leaves of a module: arrays under their names, be
 # they parameters or buffers, some of one number (named); arrays that it has
 # computed (computed); transposed copies of equal weights (twins); the zeros of
-# a padding row (padding). And adapters, of which no exporter says whether they
-# train alone (adapters); what a module's author says of its code (stopping).
+# a padding row (padding); buffers that their numbers tell, and parameters that
+# start nearly so (tables). And adapters, of which no exporter says whether they train alone
+# (adapters); what a module's author says of its code (stopping).
 
+import math
+import struct
 import sys
 
 from onnxfile import *
@@ -32,6 +35,31 @@ elif kind == "padding":
     x = [value("ids", [1, 3], INT64)]
     nodes = [node("Gather", ["embed.weight", "ids"], ["a"], "/embed/Gather"), total("a")]
     arrays = [tensor("embed.weight", [4, 2], raw=floats(4, 1) + bytes(8) + floats(2, 1))]
+elif kind == "tables":
+    waves = lambda rows, width, pad=None: [
+        0 if row == pad else (math.sin, math.cos)[c % 2](row / 100 ** (c // 2 * 2 / width))
+        for row in range(rows) for c in range(width)]
+    slopes = [2 ** (-4 * (head + 1)) for head in range(2)]
+    known = {
+        "waves": ([10, 4], waves(10, 4)), "rope": ([1, 10, 1, 4], waves(10, 4)), "embed.weight": ([10, 4], waves(10, 4, 1)),
+        "tril": ([4, 4], [float(j <= i) for i in range(4) for j in range(4)]),
+        "hide": ([4, 4], [-math.inf if j > i else 0 for i in range(4) for j in range(4)]),
+        "soft": ([1, 4, 4], [-1e4 if j > i else 0 for i in range(4) for j in range(4)]),
+        "slopes": ([2, 1], slopes), "alibi": ([2, 1, 8], [slope * j for slope in slopes for j in range(8)]),
+        "places": ([1, 8], list(range(8))), "far": ([8, 8], [abs(i - j) for i in range(8) for j in range(8)]),
+        # These train.
+        "line": ([9, 2], [i / 4 - 1 for i in range(9) for _ in range(2)]), "row": ([1, 8], [i / 7 for i in range(8)]),
+        "decay": ([4], [0.6 ** i for i in range(4)]), "count": ([8], list(range(8))),
+        "nearly": ([10, 4], [x + 1e-3 * (i % 7) for i, x in enumerate(waves(10, 4))]),
+        "eye.weight": ([4, 4], [float(i == j) for i in range(4) for j in range(4)]),
+        "zeros": ([4, 4], [0] * 16),
+    }
+    arrays = [tensor(name, shape, raw=struct.pack(f"<{len(numbers)}f", *numbers)) for name, (shape, numbers) in known.items()]
+    nodes, last = [], "x"
+    for i, name in enumerate(known):
+        nodes += [node("ReduceSum", [name], [f"s{i}"], f"/Sum_{i}", keepdims=0), node("Add", [last, f"s{i}"], [f"a{i}"], f"/Add_{i}")]
+        last = f"a{i}"
+    nodes.append(total(last))
 elif kind == "adapters":
     nodes = [node("Mul", ["x", "h.base.weight"], ["a"], "/Mul"), node("Mul", ["a", "h.lora_A.weight"], ["b"], "/Mul_1"),
              total("b")]
