@@ -10,6 +10,7 @@
 #include "ConstantBranches.h"
 #include "Dimensions.h"
 #include "Emit.h"
+#include "ErasedStops.h"
 #include "FlowByShape.h"
 #include "GivenInputs.h"
 #include "Interface.h"
@@ -126,7 +127,9 @@ public:
       return {};
     freezeStoppedWaves(model.graph(), metadata, options.model, *taken);
     if (failed(stopGradients(*model.mutable_graph(), metadata,
-                             taken->initializers, options, diagnostics)))
+                             taken->initializers, options, diagnostics)) ||
+        (forTraining &&
+         failed(refuseErasedStops(metadata, taken->initializers))))
       return {};
     if (forTraining)
       listChanged(model.graph(), metadata, taken->initializers,
@@ -175,6 +178,32 @@ private:
                     "' (ScatterElements) is scatter_reduce() with 'mean', of "
                     "which the exporter keeps the last element alone: take "
                     "'sum', and divide it by how many there are");
+    return success();
+  }
+  /// A trace of the program says it for sure.
+  LogicalResult refuseErasedStops(const Metadata &metadata,
+                                  ArrayRef<Initializer> initializers) {
+    llvm::StringSet<> trained;
+    for (const Initializer &init : initializers)
+      if (choice.trains(init))
+        trained.insert(init.name);
+    std::string what = metadata.signature.empty()
+                           ? findErasedStop(model.graph(),
+                                            [&](StringRef name) {
+                                              return trained.contains(name);
+                                            })
+                           : std::string();
+    if (what.empty())
+      return success();
+    std::string text = "node " + what +
+                       ", as a straight-through estimator does, whose "
+                       "detach() the exporter has erased: gradients would be "
+                       "others";
+    if (options.trainable.empty())
+      return fail(text + "; export with dynamo=True, or give --trainable='.*' "
+                         "where nothing is detached");
+    diagnostics.warning("'" + options.model + "': " + text +
+                        "; --trainable has them go on");
     return success();
   }
   /// onnxscript's rules FuseBatchNormInto…: running statistics even of a norm

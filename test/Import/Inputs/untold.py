@@ -5,7 +5,8 @@
 # they parameters or buffers, some of one number (named); arrays that it has
 # computed (computed); transposed copies of equal weights (twins); the zeros of
 # a padding row (padding); buffers that their numbers tell, and parameters that
-# start nearly so (tables). And adapters, of which no exporter says whether they train alone
+# start nearly so (tables); a detach() that it has erased (stop:OP OP, of `y OP
+# x` and x). And adapters, of which no exporter says whether they train alone
 # (adapters); what a module's author says of its code (stopping).
 
 import math
@@ -60,6 +61,13 @@ elif kind == "tables":
         nodes += [node("ReduceSum", [name], [f"s{i}"], f"/Sum_{i}", keepdims=0), node("Add", [last, f"s{i}"], [f"a{i}"], f"/Add_{i}")]
         last = f"a{i}"
     nodes.append(total(last))
+elif kind.startswith("stop:"):
+    plus, minus = kind[5:].split()
+    nodes = [node("Mul", ["x", "w.weight"], ["a"], "/Mul"), node("Round", ["a"], ["b"], "/Round"),
+             # The older exporter computes the same twice.
+             node("Mul", ["x", "w.weight"], ["c"], "/Mul_1"), node(minus, ["b", "c"], ["d"], "/Sub"),
+             node(plus, ["d", "a"], ["e"], "/Last"), total("e")]
+    arrays = [tensor("w.weight", [4], raw=floats(4))]
 elif kind == "adapters":
     nodes = [node("Mul", ["x", "h.base.weight"], ["a"], "/Mul"), node("Mul", ["a", "h.lora_A.weight"], ["b"], "/Mul_1"),
              total("b")]
