@@ -303,20 +303,35 @@ std::vector<int64_t> ArraySource::labelsOf(const Manifest::Input &input,
   return values;
 }
 
+void ArraySource::failAt(const Manifest::Input &input, int64_t sample,
+                         size_t element, const std::string &value,
+                         const std::string &why) const {
+  fail("array '", input.name, "' of '", path, "' has ", value, " in sample ",
+       sample, " at position ", element, ", ", why);
+}
+
 void ArraySource::convertIntegers(const Manifest::Input &input,
                                   const Array &array, int64_t sample,
                                   void *to) {
   bool isIgnorable = isLabel(input.kind);
+  bool isMoved = shiftsLabels && &input == labels; // from the position behind
   std::vector<int64_t> values = labelsOf(input, array, sample);
   for (size_t i = 0; i < values.size(); ++i) {
     int64_t value = values[i];
     bool ignored = isIgnorable && value == input.ignoredLabel;
+    bool wraps = array.type == ElementType::U64 && value < 0 && !ignored;
+    std::string text = wraps ? std::to_string(static_cast<uint64_t>(value))
+                             : std::to_string(value);
     if (input.limit > 0 && !ignored && (value < 0 || value >= input.limit))
-      fail("array '", input.name, "' of '", path, "' has ", value,
-           " in sample ", sample, " at position ", i, ", outside 0…",
-           input.limit - 1,
-           isIgnorable ? concat(" (or ", input.ignoredLabel, ")") : "",
-           ": use the tokenizer and the classes of the model");
+      failAt(input, sample, i + isMoved, text,
+             concat("outside 0…", input.limit - 1,
+                    isIgnorable ? concat(" (or ", input.ignoredLabel, ")") : "",
+                    ": use the tokenizer and the classes of the model"));
+    if (wraps || !holdsInteger(input, value))
+      failAt(input, sample, i + isMoved, text,
+             concat("which the graph's ", spell(input.dtype),
+                    " does not hold: mend the array, or export the model with "
+                    "an int64 input"));
     storeInteger(input, to, static_cast<int64_t>(i), value);
   }
 }
@@ -401,6 +416,16 @@ int64_t ArraySource::countLabels(int64_t sample) {
        ++i)
     counted += values[i] != labels->ignoredLabel;
   return counted;
+}
+
+int64_t ArraySource::checkedBytes(int64_t) const {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < bound.size(); ++i) {
+    const Manifest::Input &input = manifest.inputs[i];
+    if (bound[i] && (!wantsFloat(input) || hasKnownValue(input)))
+      bytes += rowElements(input) * elementBytes(bound[i]->type);
+  }
+  return bytes;
 }
 
 std::vector<std::string> ArraySource::unusedArrays() const {

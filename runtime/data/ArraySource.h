@@ -67,6 +67,7 @@ public:
   int64_t samples() const override { return count; }
   void read(int64_t sample, size_t input, void *row) override;
   int64_t countLabels(int64_t sample) override;
+  int64_t checkedBytes(int64_t sample) const override;
   int64_t memoryBytes() const override;
   std::vector<std::string> unusedArrays() const override;
   std::string describeLabels() const override;
@@ -80,6 +81,9 @@ private:
   void readDocuments(const Manifest::Input &input, int64_t sample, void *to);
   void convertIntegers(const Manifest::Input &input, const Array &array,
                        int64_t sample, void *row);
+  [[noreturn]] void failAt(const Manifest::Input &input, int64_t sample,
+                           size_t element, const std::string &value,
+                           const std::string &why) const;
   void decideShift(std::optional<bool> asked);
   bool repeatTokens();
   void findPositions();

@@ -65,6 +65,18 @@ openData(const std::vector<std::string> &words,
   return std::make_unique<SeveralFiles>(std::move(files));
 }
 
+void checkSample(DataSource &data, const Manifest &manifest, int64_t sample) {
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+    const Manifest::Input &input = manifest.inputs[i];
+    if (input.kind == InputKind::Random ||
+        (wantsFloat(input) && !hasKnownValue(input)))
+      continue;
+    std::vector<uint8_t> row(
+        static_cast<size_t>(rowElements(input) * dtypeBytes(input.dtype)));
+    data.read(sample, i, row.data());
+  }
+}
+
 std::vector<int64_t> documentBegins(const std::vector<int64_t> &ids,
                                     int64_t count, int64_t separator) {
   std::vector<int64_t> begins(static_cast<size_t>(count), 0);
@@ -100,6 +112,12 @@ int64_t knownValue(const Manifest::Input &input, int64_t at) {
   if (input.kind != Kind::PositionIds && input.kind != Kind::ReadPositions)
     return 1;
   return input.shape.empty() ? 0 : at % input.shape.back();
+}
+
+bool holdsInteger(const Manifest::Input &input, int64_t value) {
+  if (input.dtype == SHX_I32)
+    return value == static_cast<int32_t>(value);
+  return input.dtype != SHX_I8 || value == static_cast<int8_t>(value);
 }
 
 void storeFloat(const Manifest::Input &input, void *row, int64_t at,

@@ -29,6 +29,8 @@ public:
   /// How the labels of a file stand to its tokens, for people; "": nothing to
   /// say.
   virtual std::string describeLabels() const { return {}; }
+  /// Of the file's bytes, those that checkSample reads of a sample.
+  virtual int64_t checkedBytes(int64_t sample) const = 0;
   /// Memory held for the data (inflated arrays).
   virtual int64_t memoryBytes() const { return 0; }
 };
@@ -42,6 +44,10 @@ openData(const std::vector<std::string> &paths,
          const std::optional<std::string> &tokenType, const Manifest &manifest,
          std::optional<bool> shiftLabels = std::nullopt);
 
+/// Fails where `read` would: at ids and labels of no row or class, numbers that
+/// an input's type does not hold, and masks that the program does not read.
+void checkSample(DataSource &data, const Manifest &manifest, int64_t sample);
+
 /// Where the document of each token begins. A separator belongs to the document
 /// that it ends; a sample that starts within a document starts it anew.
 std::vector<int64_t> documentBegins(const std::vector<int64_t> &ids,
@@ -54,6 +60,8 @@ bool wantsFloat(const Manifest::Input &input);
 /// with what: masks are ones, token types zeros, positions count.
 bool hasKnownValue(const Manifest::Input &input);
 int64_t knownValue(const Manifest::Input &input, int64_t at);
+/// Whether the input's dtype has this integer; any number is a truth.
+bool holdsInteger(const Manifest::Input &input, int64_t value);
 /// Write numbers in the input's dtype.
 void storeFloat(const Manifest::Input &input, void *row, int64_t at,
                 float value);

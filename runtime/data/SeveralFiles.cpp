@@ -34,6 +34,11 @@ int64_t SeveralFiles::countLabels(int64_t sample) {
   return place.file.countLabels(place.sample);
 }
 
+int64_t SeveralFiles::checkedBytes(int64_t sample) const {
+  Place place = find(sample);
+  return place.file.checkedBytes(place.sample);
+}
+
 std::vector<std::string> SeveralFiles::unusedArrays() const {
   std::vector<std::string> names;
   for (const std::unique_ptr<DataSource> &file : files)

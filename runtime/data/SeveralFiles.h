@@ -19,6 +19,7 @@ public:
   int64_t samples() const override { return ends.back(); }
   void read(int64_t sample, size_t input, void *row) override;
   int64_t countLabels(int64_t sample) override;
+  int64_t checkedBytes(int64_t sample) const override;
   std::vector<std::string> unusedArrays() const override;
   std::string describeLabels() const override {
     return files.front()->describeLabels();

@@ -21,6 +21,7 @@ public:
   int64_t samples() const override { return (tokens - 1) / length; }
   void read(int64_t sample, size_t input, void *row) override;
   int64_t countLabels(int64_t sample) override;
+  int64_t checkedBytes(int64_t) const override { return length * tokenBytes; }
 
 private:
   void readHeader(const std::optional<std::string> &tokenType);

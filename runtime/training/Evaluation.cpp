@@ -42,16 +42,9 @@ void Evaluation::check() {
                           " and are left out: the graph computes its loss "
                           "itself, of a whole one"));
   }
-  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
-    const Manifest::Input &input = manifest.inputs[i];
-    if (wantsFloat(input) || input.kind == InputKind::Random)
-      continue;
-    std::vector<uint8_t> row(
-        static_cast<size_t>(rowElements(input) * dtypeBytes(input.dtype)));
-    for (int64_t sample = engine.sampleRank(); sample < samples;
-         sample += engine.sampleRanks())
-      data->read(sample, i, row.data());
-  }
+  for (int64_t sample = engine.sampleRank(); sample < samples;
+       sample += engine.sampleRanks())
+    checkSample(*data, manifest, sample);
 }
 
 double Evaluation::loss() {

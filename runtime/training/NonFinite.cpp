@@ -163,6 +163,10 @@ void stopAtNonFinite(Engine &engine, Exchange &exchange, int64_t step,
   NonFinite mine = findNonFinite(engine);
   long place = static_cast<long>(mine.order);
   std::string remedy = "give a smaller --lr, longer --warmup or other data, or";
+  if (std::isfinite(result.gradNorm)) // as a label that is no class leaves it
+    remedy = "where the graph computes labels, one may be no class: mend that, "
+             "or " +
+             remedy;
   if (!inputs.empty()) {
     mine.text = inputs;
     place = -1;

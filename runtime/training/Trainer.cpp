@@ -21,6 +21,9 @@
 
 namespace shardonnx::rt {
 
+// Of data, before the first step: seconds, on all ranks together.
+static constexpr int64_t kBytesLookedAt = int64_t(4) << 30;
+
 Trainer::Trainer(const Options &options, Engine &engine, Control &control,
                  Exchange &exchange, const std::optional<Restored> &restored,
                  Saver *saver, Trace *trace, TraceFile *traceFile)
@@ -42,6 +45,7 @@ Trainer::Trainer(const Options &options, Engine &engine, Control &control,
   order = {manifest.batch,  engine.sampleRanks(), options.accumulate,
            data->samples(), options.shuffle,      options.seed};
   compareData(restored);
+  checkData();
   if (!first())
     return;
   log = std::make_unique<Log>(options.log, state.step);
@@ -100,6 +104,25 @@ void Trainer::compareData(const std::optional<Restored> &restored) {
              isCutAnew ? "other samples of --data" : "other data than --data",
              " (", how, "): the run goes on with sample ", state.samples,
              " of this one's order"));
+}
+
+// What this run will read, as far as so many bytes of it; of the rest the step
+// that reads it tells. Samples that no step reaches are nobody's concern, and
+// behind an epoch nothing is new: all ranks have looked at one together.
+void Trainer::checkData() {
+  int64_t mostBytes = kBytesLookedAt / engine.sampleRanks(), bytes = 0;
+  int64_t epochs = options.shuffle ? 2 : 1; // the first may have begun
+  int64_t end = state.samples + epochs * data->samples();
+  int64_t consumed = state.samples;
+  for (int64_t step = state.step; step < options.steps && consumed < end;
+       ++step, consumed += order.perStep())
+    for (int64_t a = 0; a < order.accumulate; ++a)
+      for (int64_t sample : samplesOf(consumed, a)) {
+        bytes += data->checkedBytes(sample);
+        if (bytes > mostBytes)
+          return;
+        checkSample(*data, manifest, sample);
+      }
 }
 
 Scalars Trainer::scalarsOf(int64_t step, double denominator) const {

@@ -44,6 +44,7 @@ private:
   void compareData(const std::optional<Restored> &restored);
   void placeTrace();
   void endTrace();
+  void checkData();
   void trainStep(int64_t step);
   void issue(int64_t step);
   void issueMicrobatches(int64_t consumed);

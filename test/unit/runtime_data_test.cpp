@@ -356,6 +356,53 @@ TEST(SafeTensors, NamesWhatIsWrong) {
   EXPECT_SAYS(say(whole), "has 8 in sample 1 at position 3, outside 0…7");
 }
 
+// What an input's type does not hold would wrap.
+TEST(SafeTensors, IntegersThatTheGraphDoesNotHold) {
+  Folder folder;
+  Manifest m;
+  m.batch = 2;
+  m.inputs = {{"x", Kind::Data, SHX_I32, {2, 2}, 0}};
+  m.loss.denominator = Manifest::Denominator::Batches;
+  auto say = [&](const char *type, std::vector<int64_t> values) {
+    std::string header = std::string(R"({"x":{"dtype":")") + type +
+                         R"(","shape":[2,2],"data_offsets":[0,32]}})";
+    return errorOf(
+        folder.write("i.safetensors", safeTensors(header, bytesOf(values))), m);
+  };
+  EXPECT_EQ(say("I64", {-(int64_t(1) << 31), (int64_t(1) << 31) - 1, 0, 1}),
+            "");
+  EXPECT_SAYS(say("I64", {0, 1, 2, (int64_t(1) << 32) + 5}), "array 'x' of '");
+  EXPECT_SAYS(say("I64", {0, 1, 2, (int64_t(1) << 32) + 5}),
+              "has 4294967301 in sample 1 at position 1, which the graph's ");
+  m.inputs[0].dtype = SHX_I64;
+  EXPECT_SAYS(say("U64", {-1, 1, 2, 3}),
+              "has 18446744073709551615 in sample 0 at position 0, which");
+  m.inputs[0].dtype = SHX_I1; // any number is a truth
+  EXPECT_EQ(say("I64", {0, 1, 2, (int64_t(1) << 32) + 5}), "");
+}
+
+// Before the first step each sample is looked at, but not its floats.
+TEST(SafeTensors, CheckedSamplesAreThoseThatWouldFail) {
+  Folder folder;
+  Manifest m;
+  m.batch = 2;
+  m.inputs = {{"ids", Kind::Tokens, SHX_I64, {2, 2}, 3},
+              {"x", Kind::Data, SHX_F32, {2, 1}, 0}};
+  m.loss.denominator = Manifest::Denominator::Batches;
+  std::string bytes = bytesOf(std::vector<int64_t>{0, 1, 2, 3}) +
+                      bytesOf(std::vector<float>{1, NAN});
+  std::string path = folder.write(
+      "c.safetensors",
+      safeTensors(
+          R"({"ids":{"dtype":"I64","shape":[2,2],"data_offsets":[0,32]},)"
+          R"("x":{"dtype":"F32","shape":[2,1],"data_offsets":[32,40]}})",
+          bytes));
+  auto data = openData({path}, {}, m);
+  EXPECT_EQ(data->checkedBytes(0), 16);
+  checkSample(*data, m, 0);
+  EXPECT_THROW(checkSample(*data, m, 1), Error);
+}
+
 // A zip archive of one .npy file, listed `entries` times.
 std::string npz(const std::string &npy, bool deflated, size_t entries = 1) {
   std::string packed = npy;

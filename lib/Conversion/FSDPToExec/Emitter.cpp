@@ -80,29 +80,27 @@ Storage Emitter::contiguous(Value value) {
   return copied->second;
 }
 
-// Remembers that a graph input holds ids of a table or of classes.
-void Emitter::useIds(Value ids, int64_t limit, std::optional<int64_t> ignored) {
-  bool shifted = false, part = false;
-  while (Operation *op = ids.getDefiningOp()) {
-    if (!isa<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp, nn::PadOp,
-             nn::ConcatOp, nn::BroadcastOp, nn::PartSliceOp>(op))
-      return;
-    if (auto slice = dyn_cast<nn::SliceOp>(op))
-      shifted |= slice.getOffsets().back() > 0;
-    part |= isa<nn::SliceOp, nn::PartSliceOp>(op);
-    ids = op->getOperand(0);
-  }
-  InputUse &use = inputs[cast<BlockArgument>(ids).getArgNumber()];
-  if (part)
-    use.partLimit = std::max(use.partLimit, limit);
+void InputUse::add(const nn::IdUse &use) {
+  if (use.partial)
+    partLimit = std::max(partLimit, use.limit);
   else
-    use.wholeLimit = use.wholeLimit ? std::min(use.wholeLimit, limit) : limit;
-  if (!ignored) {
-    use.tokens = true;
+    wholeLimit = wholeLimit ? std::min(wholeLimit, use.limit) : use.limit;
+  if (!use.ignored) {
+    tokens = true;
     return;
   }
-  use.ignored = ignored;
-  use.shifted |= shifted;
+  ignored = use.ignored;
+  shifted |= use.shifted;
+}
+
+// Remembers that a graph input holds ids of a table or of classes.
+void Emitter::useIds(Value ids, int64_t limit, std::optional<int64_t> ignored) {
+  std::optional<nn::IdSource> source = nn::sourceOfIds(ids);
+  if (!source)
+    return;
+  source->use.limit = limit;
+  source->use.ignored = ignored;
+  inputs[source->argument.getArgNumber()].add(source->use);
 }
 
 //===----------------------------------------------------------------------===//

@@ -8,6 +8,7 @@
 
 #include "KernelCache.h"
 #include "Placement.h"
+#include "shardonnx/Dialect/NN/IR/Ids.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 
@@ -28,6 +29,7 @@ struct InputUse {
 
   /// Ids are below this; 0: not ids.
   int64_t limit() const { return wholeLimit ? wholeLimit : partLimit; }
+  void add(const nn::IdUse &use);
 };
 
 class Emitter : public exec::CallEmitter {

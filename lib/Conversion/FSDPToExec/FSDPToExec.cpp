@@ -67,6 +67,10 @@ LogicalResult FSDPToExec::collectInputs() {
     collectOutputs(function);
   }
   uses.resize(inputs.size());
+  for (auto function : getOperation().getOps<func::FuncOp>())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      for (const nn::IdUse &use : nn::idUsesOf(function, i))
+        uses[i].add(use);
   return success();
 }
 

@@ -11,6 +11,7 @@
 #   classes  x [32, 8, 16] and labels [32, 8], of which each sample's last two
 #            are -1
 #   beyond   the same with a label of 300
+#   later    the same with one in the last sample
 #   seven    x [7, 20] and labels [7, 12]
 #   spoilt   x [8, 20] and labels [8, 12], NaN at place 3 of x's sample 5
 
@@ -24,6 +25,8 @@ def classes(kind):
     labels = [-1 if i % 8 > 5 else i * 7 % 300 for i in range(32 * 8)]
     if kind == "beyond":
         labels[0] = 300
+    if kind == "later":
+        labels[31 * 8 + 5] = 300
     x = [(i * 29 % 83 - 41) / 40 for i in range(32 * 8 * 16)]
     return {
         "x": ("F32", [32, 8, 16], struct.pack(f"<{len(x)}f", *x)),
@@ -62,7 +65,7 @@ for kind in sys.argv[1:]:
     if kind in ("seven", "spoilt"):
         arrays = regression(7 if kind == "seven" else 8)
     else:
-        arrays = classes(kind) if kind in ("classes", "beyond") else tokens(kind)
+        arrays = classes(kind) if kind in ("classes", "beyond", "later") else tokens(kind)
     header, at = {}, 0
     for name, (dtype, shape, data) in arrays.items():
         offsets = [at, at + len(data)]

@@ -12,7 +12,9 @@
 #   two-outputs     the same with w inside, and the logits under another name too
 #   unsupported     three nodes of two kinds that are not supported
 #   loss            the cross-entropy of the logits and labels [batch, 8], of
-#                   which those equal to -1 do not count; ARGUMENT: mean or sum
+#                   which those equal to -1 do not count; ARGUMENT: mean or sum,
+#                   none (of which the model takes the mean), or doubled: the
+#                   mean with labels that the graph doubles
 
 import struct
 import sys
@@ -115,15 +117,22 @@ def build(kind, argument):
     if kind == "loss":
         labels = value_info(11, "labels", ["batch", 8], INT64)
         classes = node("Transpose", ["logits"], ["classes"], perm=[0, 2, 1])
-        loss = node(
-            "SoftmaxCrossEntropyLoss",
-            ["classes", "labels"],
-            ["loss"],
-            ignore_index=-1,
-            reduction=argument,
+        nodes = [product, classes]
+        if argument == "doubled":
+            nodes.append(node("Add", ["labels", "labels"], ["doubled"]))
+        nodes.append(
+            node(
+                "SoftmaxCrossEntropyLoss",
+                ["classes", "doubled" if argument == "doubled" else "labels"],
+                ["losses" if argument == "none" else "loss"],
+                ignore_index=-1,
+                reduction="mean" if argument == "doubled" else argument,
+            )
         )
+        if argument == "none":
+            nodes.append(node("ReduceMean", ["losses"], ["loss"], keepdims=0))
         result = value_info(12, "loss", [])
-        return model([product, classes, loss], [w], [x, labels], [result])
+        return model(nodes, [w], [x, labels], [result])
     sys.exit(f"make_model.py: no kind '{kind}'")
 
 

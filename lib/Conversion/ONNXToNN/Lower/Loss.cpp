@@ -8,6 +8,7 @@
 // classes.
 
 #include "Handlers.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -104,6 +105,14 @@ Value likelihoodLoss(Lowering &l, onnx::NodeOp node, const Classes &c,
           : l.splat(1,
                     RankedTensorType::get({rows, 1}, l.builder.getF32Type()));
   Value loss = l.unary<nn::NegOp>(atLabel(logProb));
+  // One that is no class shows in the loss, as in nn.cross_entropy.
+  Value least = l.constant(0, elementType(labels)),
+        end = l.integer(c.count, elementType(labels));
+  Value known =
+      l.binary<nn::AndOp>(l.compare(ComparePredicate::ge, labels, least),
+                          l.compare(ComparePredicate::lt, labels, end));
+  loss = l.select(known, loss,
+                  l.constant(std::numeric_limits<double>::quiet_NaN()));
   // What smoothing takes from the label, all classes share.
   double smoothing = node.getFloat("label_smoothing", 0);
   Value shares;

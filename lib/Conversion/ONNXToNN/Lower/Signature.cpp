@@ -5,7 +5,9 @@
 
 #include "Signature.h"
 
+#include "shardonnx/Dialect/NN/IR/Ids.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 
@@ -77,11 +79,41 @@ static void nameReadInputs(func::FuncOp function, bool masks, bool positions) {
   }
 }
 
+/// Of arguments that hold labels, by their number: nn.ids.
+using ClassLabels = llvm::MapVector<unsigned, SmallVector<Attribute>>;
+
+/// What the data may have as labels of the graph's own losses: a loss that is
+/// written out, with weights or smoothing, does not tell any more.
+static ClassLabels labelsOfLosses(Lowering &l, func::FuncOp function) {
+  ClassLabels labels;
+  function.walk([&](onnx::NodeOp node) {
+    if (node.getOpType() != "SoftmaxCrossEntropyLoss" &&
+        node.getOpType() != "NegativeLogLikelihoodLoss")
+      return;
+    ArrayRef<int64_t> scores = l.getShape(node.getInput(0));
+    Value classes = node.getInput(1);
+    if (scores.size() < 2 || scores[1] < 1 || l.hasFailed(classes) ||
+        l.getConstant(classes))
+      return;
+    std::optional<nn::IdSource> source = nn::sourceOfIds(l.get(classes));
+    if (!source || isFloat(source->argument))
+      return;
+    source->use.limit = scores[1];
+    source->use.ignored = node.getInt("ignore_index", kIgnoredLabel);
+    Attribute use = nn::toAttribute(node.getContext(), source->use);
+    SmallVector<Attribute> &uses = labels[source->argument.getArgNumber()];
+    if (!llvm::is_contained(uses, use))
+      uses.push_back(use);
+  });
+  return labels;
+}
+
 void Signature::replaceFunction(Lowering &l, Block *entry,
                                 BlockArgument random) {
   ValueRange outputs =
       function.getBody().front().getTerminator()->getOperands();
   SmallVector<Attribute> known(outputs.size());
+  ClassLabels labels = labelsOfLosses(l, function);
   SmallVector<Value> results;
   for (auto [output, value] : llvm::zip(outputs, known))
     results.push_back(returned(l, output, value));
@@ -99,6 +131,8 @@ void Signature::replaceFunction(Lowering &l, Block *entry,
     if (known[i])
       raised.setResultAttr(i, nn::kValueAttr, known[i]);
   }
+  for (auto &[argument, uses] : labels)
+    raised.setArgAttr(argument, nn::kIdsAttr, l.builder.getArrayAttr(uses));
   nameReadInputs(raised, module->hasAttr(onnx::kReadMasksAttr),
                  module->hasAttr(onnx::kReadPositionsAttr));
   if (random)

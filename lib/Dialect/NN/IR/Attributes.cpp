@@ -7,6 +7,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Dialect/NN/IR/Adapters.h"
+#include "shardonnx/Dialect/NN/IR/Ids.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/NN/IR/NNF8.h"
@@ -36,6 +37,13 @@ template <typename... T> static bool isOne(Attribute value) {
 static bool isInputKind(Attribute value) {
   auto text = dyn_cast<StringAttr>(value);
   return text && parseSpelling<InputKind>(text.getValue());
+}
+
+static bool isIdUses(Attribute value) {
+  auto uses = dyn_cast<ArrayAttr>(value);
+  return uses && llvm::all_of(uses, [](Attribute use) {
+           return toIdUse(use).has_value();
+         });
 }
 
 static const Known kOfModules[] = {{kModelAttr, isOne<StringAttr>},
@@ -71,6 +79,7 @@ static const Known kOfParameters[] = {{kDrawAttr, isDraw},
 
 static const Known kOfArguments[] = {{kNameAttr, isOne<StringAttr>},
                                      {kKindAttr, isInputKind},
+                                     {kIdsAttr, isIdUses},
                                      {kWeightAttr, isOne<StringAttr>},
                                      {kSourceAttr, isOne<ExternalAttr>}};
 
