@@ -41,6 +41,23 @@ func.func @aware(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
 
 // -----
 
+// Along another axis the integers are read as they are, too.
+// CHECK-LABEL: func.func @other_axis
+// CHECK: %[[ROWS:.*]] = nn.reshape %{{.*}} : tensor<2xf32> -> tensor<2x1xf32>
+// CHECK: nn.div %{{.*}}, %[[ROWS]]
+// CHECK-NOT: nn.stop_gradient
+// CHECK: %[[COLUMNS:.*]] = nn.reshape %{{.*}} : tensor<2xf32> -> tensor<1x2xf32>
+// CHECK: nn.mul %{{.*}}, %[[COLUMNS]]
+func.func @other_axis(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
+  %s = onnx.node "Constant"() {value = dense<[0.5, 0.25]> : tensor<2xf32>} : () -> tensor<2xf32>
+  %z = onnx.node "Constant"() {value = dense<0> : tensor<2xi8>} : () -> tensor<2xi8>
+  %0 = onnx.node "QuantizeLinear"(%x, %s, %z) {axis = 0 : i64} : (tensor<2x2xf32>, tensor<2xf32>, tensor<2xi8>) -> tensor<2x2xi8>
+  %1 = onnx.node "DequantizeLinear"(%0, %s, %z) : (tensor<2x2xi8>, tensor<2xf32>, tensor<2xi8>) -> tensor<2x2xf32>
+  return %1 : tensor<2x2xf32>
+}
+
+// -----
+
 // On another grid the integers are read as they are.
 // CHECK-LABEL: func.func @other_grid
 // CHECK-NOT: nn.stop_gradient

@@ -180,6 +180,18 @@ Value roundToGrid(Lowering &l, Value x, const Grid &grid) {
   return l.add(l.unary<nn::StopGradientOp>(rounded), through);
 }
 
+/// Whether two nodes spread the same scales over elements in the same way.
+bool sameSpread(Lowering &l, onnx::NodeOp a, onnx::NodeOp b) {
+  auto axisOf = [&](onnx::NodeOp node) {
+    return normalizeAxis(node.getInt("axis", 1),
+                         rankOf(l.get(node.getInput(0))));
+  };
+  int64_t block = a.getInt("block_size", 0);
+  bool forAll = ShapedType::getNumElements(l.getShape(a.getInput(1))) == 1;
+  return block == b.getInt("block_size", 0) &&
+         ((forAll && block == 0) || axisOf(a) == axisOf(b));
+}
+
 /// The QuantizeLinear of data on the same grid whose result `node` reads, or
 /// null.
 onnx::NodeOp quantizerOf(Lowering &l, onnx::NodeOp node) {
@@ -187,7 +199,8 @@ onnx::NodeOp quantizerOf(Lowering &l, onnx::NodeOp node) {
   bool same = before && !l.getConstant(node.getInput(0)) &&
               before.getOpType() == "QuantizeLinear" &&
               before.getInput(1) == node.getInput(1) &&
-              before.getInput(2) == node.getInput(2);
+              before.getInput(2) == node.getInput(2) &&
+              sameSpread(l, before, node);
   return same ? before : onnx::NodeOp();
 }
 
