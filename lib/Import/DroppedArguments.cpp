@@ -60,6 +60,26 @@ bool calls(StringRef fxNode, StringRef operation) {
   return fxNode.contains(("target=torch.ops.aten." + operation + ".").str());
 }
 
+/// Of operations, each with its overload.
+bool callsAny(StringRef fxNode, std::initializer_list<StringRef> operations) {
+  return llvm::any_of(operations, [&](StringRef one) {
+    return fxNode.contains(("target=torch.ops.aten." + one + "](").str());
+  });
+}
+
+/// Whether a clamp's bounds are tensors: the exporter makes some numbers such,
+/// by scalar_tensor.
+bool clampsByTensors(StringRef fxNode) {
+  if (!callsAny(fxNode,
+                {"clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor"}))
+    return false;
+  StringRef bounds[] = {findArgument(fxNode, 1, "min"),
+                        findArgument(fxNode, 2, "max")};
+  return llvm::any_of(bounds, [](StringRef bound) {
+    return bound.starts_with("%") && !bound.starts_with("%scalar_tensor");
+  });
+}
+
 /// The tracer calls results `detach`, `detach_1`, … (`detach_`, which works in
 /// place, is of constants.)
 bool isDetachName(StringRef name) {
@@ -81,6 +101,16 @@ void DroppedArguments::addTo(mlir::NamedAttrList &attributes,
                       builder.getF64FloatAttr(labelSmoothing));
   if (detaches)
     attributes.append("detach", builder.getUnitAttr());
+  if (ties)
+    attributes.append("ties", builder.getUnitAttr());
+  if (keepsLonger)
+    attributes.append("keeps_longer", builder.getUnitAttr());
+  if (divisor != 0)
+    attributes.append("divisor_override", builder.getI64IntegerAttr(divisor));
+  if (cuts)
+    attributes.append("cuts", builder.getUnitAttr());
+  if (first)
+    attributes.append("first", builder.getUnitAttr());
   if (trainsNorm)
     attributes.set("training_mode", builder.getI64IntegerAttr(1));
 }
@@ -105,6 +135,22 @@ DroppedArguments readDroppedArguments(StringRef op, StringRef fxNode) {
                      calls(fxNode, "scatter_reduce") &&
                      findArgument(fxNode, 4, "reduce") == "mean";
   dropped.detaches = op == "Identity" && calls(fxNode, "detach");
+  int64_t divisor = 0;
+  if (op == "AveragePool" &&
+      (calls(fxNode, "avg_pool2d") || calls(fxNode, "avg_pool3d")) &&
+      !findArgument(fxNode, 6, "divisor_override").getAsInteger(10, divisor))
+    dropped.divisor = divisor;
+  bool byTensors = clampsByTensors(fxNode);
+  dropped.ties =
+      op == "Clip" &&
+      (byTensors || callsAny(fxNode, {"minimum.default", "maximum.default",
+                                      "min.other", "max.other"}));
+  dropped.cuts = (op == "Max" || op == "Min") && !byTensors &&
+                 (calls(fxNode, "clamp") || calls(fxNode, "clamp_min") ||
+                  calls(fxNode, "clamp_max"));
+  dropped.first = (op == "ReduceMax" || op == "ReduceMin") &&
+                  callsAny(fxNode, {"max.dim", "min.dim"});
+  dropped.keepsLonger = op == "Squeeze" && calls(fxNode, "squeeze");
   return dropped;
 }
 

@@ -37,6 +37,18 @@ struct DroppedArguments {
   /// A scatter takes the mean of what it puts at one place: its node, as the
   /// exporter writes it, the last.
   bool averages = false;
+  /// A Clip whose bounds are tensors, or which the exporter's optimizer made of
+  /// a minimum and a maximum: at a tie each has half of the gradient.
+  bool ties = false;
+  /// `divisor_override` of an average pool; 0: none.
+  int64_t divisor = 0;
+  /// A Max or Min that is a clamp by numbers: on a bound there is no gradient.
+  bool cuts = false;
+  /// A ReduceMax or ReduceMin that is torch.max(x, dim), or min: the gradient
+  /// is the first one's, not shared.
+  bool first = false;
+  /// A Squeeze that is torch.squeeze(x, dim): axes longer than 1 stay.
+  bool keepsLonger = false;
 
   /// Adds them as attributes of the ONNX node.
   void addTo(mlir::NamedAttrList &attributes, mlir::Builder &builder) const;

@@ -5,6 +5,8 @@
 
 #include "SchemaRegistry.h"
 
+#include <onnx/defs/tensor_proto_util.h>
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -78,6 +80,102 @@ void checkAxis(::onnx::InferenceContext &context) {
     fail_shape_inference("axis ", axis->i(), " is no axis of any tensor");
 }
 
+/// The axes of a Squeeze, an attribute before opset 13; empty where they are
+/// not known, or all that are 1.
+std::vector<int64_t> squeezedAxes(::onnx::InferenceContext &context) {
+  if (const ::onnx::AttributeProto *axes = context.getAttribute("axes"))
+    return {axes->ints().begin(), axes->ints().end()};
+  const ::onnx::TensorProto *axes =
+      context.getNumInputs() > 1 ? context.getInputData(1) : nullptr;
+  bool known = axes && axes->data_type() == ::onnx::TensorProto::INT64 &&
+               !(axes->has_data_location() &&
+                 axes->data_location() == ::onnx::TensorProto::EXTERNAL);
+  return known ? ::onnx::ParseData<int64_t>(axes) : std::vector<int64_t>();
+}
+
+/// PyTorch's exporter writes a Squeeze for squeeze(dim) of an axis that is
+/// longer than 1, which stays as it is, and the library has none of it. Whether
+/// a node means that, its lowering asks.
+bool squeezeLonger(::onnx::InferenceContext &context) {
+  if (!::onnx::hasInputShape(context, 0))
+    return false;
+  ::onnx::TensorShapeProto shape = ::onnx::getInputShape(context, 0), kept;
+  llvm::SmallVector<bool> dropped(shape.dim_size(), false);
+  bool longer = false;
+  for (int64_t axis : squeezedAxes(context)) {
+    axis += axis < 0 ? shape.dim_size() : 0;
+    if (axis < 0 || axis >= shape.dim_size() ||
+        !shape.dim(static_cast<int>(axis)).has_dim_value())
+      return false;
+    bool one = shape.dim(static_cast<int>(axis)).dim_value() == 1;
+    dropped[axis] = one;
+    longer |= !one;
+  }
+  if (!longer)
+    return false;
+  for (int i = 0; i < shape.dim_size(); ++i)
+    if (!dropped[i])
+      *kept.add_dim() = shape.dim(i);
+  ::onnx::propagateElemTypeFromInputToOutput(context, 0, 0);
+  ::onnx::updateOutputShape(context, 0, kept);
+  return true;
+}
+
+/// The integers of an attribute, as many as there are spatial axes.
+std::vector<int64_t> perAxis(::onnx::InferenceContext &context,
+                             const char *name, int count, int64_t otherwise) {
+  std::vector<int64_t> values;
+  if (const ::onnx::AttributeProto *given = context.getAttribute(name))
+    values.assign(given->ints().begin(), given->ints().end());
+  values.resize(count, otherwise);
+  return values;
+}
+
+/// With ceil_mode the library counts a window that would begin in the padding
+/// behind the input, which the standard and PyTorch leave out.
+void dropWindowsInPadding(::onnx::InferenceContext &context) {
+  if (::onnx::getAttribute(context, "ceil_mode", 0) == 0 ||
+      ::onnx::getAttribute(context, "auto_pad", "NOTSET") != "NOTSET" ||
+      !::onnx::hasInputShape(context, 0))
+    return;
+  const ::onnx::TensorShapeProto &input = ::onnx::getInputShape(context, 0);
+  int count = input.dim_size() - 2;
+  if (count < 1)
+    return;
+  std::vector<int64_t> strides = perAxis(context, "strides", count, 1),
+                       pads = perAxis(context, "pads", 2 * count, 0);
+  for (size_t output = 0; output < context.getNumOutputs(); ++output) {
+    ::onnx::TypeProto *type = context.getOutputType(output);
+    if (!type || !type->tensor_type().has_shape() ||
+        type->tensor_type().shape().dim_size() != count + 2)
+      continue;
+    auto &shape = *type->mutable_tensor_type()->mutable_shape();
+    for (int i = 0; i < count; ++i) {
+      auto &places = *shape.mutable_dim(i + 2);
+      const auto &size = input.dim(i + 2);
+      int64_t end = 0, begin = 0;
+      if (!places.has_dim_value() || !size.has_dim_value() ||
+          llvm::AddOverflow(size.dim_value(), pads[i], end) ||
+          llvm::MulOverflow(places.dim_value() - 1, strides[i], begin))
+        continue;
+      if (begin >= end && places.dim_value() > 1)
+        places.set_dim_value(places.dim_value() - 1);
+    }
+  }
+}
+
+bool isPool(const ::onnx::OpSchema &schema) {
+  return schema.Name() == "MaxPool" || schema.Name() == "AveragePool" ||
+         schema.Name() == "LpPool";
+}
+
+/// Whether shapes are inferred otherwise than by the library alone.
+bool infersOtherwise(const ::onnx::OpSchema &schema) {
+  return schema.has_type_and_shape_inference_function() &&
+         schema.domain() == ::onnx::ONNX_DOMAIN &&
+         (isPool(schema) || schema.Name() == "Squeeze");
+}
+
 using Check = void (*)(::onnx::InferenceContext &);
 
 /// What is checked before the library infers, or null.
@@ -112,8 +210,9 @@ SchemaRegistry::GetSchema(const std::string &op, int version,
                           const std::string &domain) const {
   const ::onnx::OpSchema *schema =
       ::onnx::OpSchemaRegistry::Schema(op, version, domain);
-  if (!schema || !(schema->has_data_propagation_function() ||
-                   lacksInference(*schema) || findCheck(*schema)))
+  if (!schema ||
+      !(schema->has_data_propagation_function() || lacksInference(*schema) ||
+        findCheck(*schema) || infersOtherwise(*schema)))
     return schema;
   auto &own = schemas[{op, version, domain}];
   if (own)
@@ -128,6 +227,16 @@ SchemaRegistry::GetSchema(const std::string &op, int version,
             ::onnx::InferenceContext &context) {
           check(context);
           infer(context);
+        });
+  if (infersOtherwise(*schema))
+    own->TypeAndShapeInferenceFunction(
+        [pools = isPool(*schema),
+         infer = schema->GetTypeAndShapeInferenceFunction()](
+            ::onnx::InferenceContext &context) {
+          if (pools || !squeezeLonger(context))
+            infer(context);
+          if (pools)
+            dropWindowsInPadding(context);
         });
   if (schema->has_data_propagation_function())
     own->PartialDataPropagationFunction(

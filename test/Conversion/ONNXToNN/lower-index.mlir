@@ -120,7 +120,7 @@ func.func @pointwise(%x: tensor<2x4x7xf32>, %t: tensor<2x7x4xf32>, %w: tensor<6x
 // CHECK-LABEL: func.func @pools
 func.func @pools(%x: tensor<1x2x5x5xf32>) -> (tensor<1x2x3x3xf32>, tensor<1x2x2x2xf32>, tensor<1x2x1x1xf32>) {
   // CHECK: nn.windows %{{.*}} : (tensor<1x2x7x7xf32>) -> tensor<1x2x3x3x3x3xf32>
-  // CHECK: nn.reduce_max %{{.*}} {axes = array<i64: 4, 5>} : (tensor<1x2x3x3x3x3xf32>) -> tensor<1x2x3x3xf32>
+  // CHECK: nn.reduce_max %{{.*}} {axes = array<i64: 4, 5>, nn.first} : (tensor<1x2x3x3x3x3xf32>) -> tensor<1x2x3x3xf32>
   %0 = onnx.node "MaxPool"(%x) {kernel_shape = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>} : (tensor<1x2x5x5xf32>) -> tensor<1x2x3x3xf32>
   // CHECK: nn.reduce_sum %{{.*}} {axes = array<i64: 4, 5>} : (tensor<1x2x2x2x3x3xf32>) -> tensor<1x2x2x2xf32>
   // CHECK: nn.constant dense<0.333333343> : tensor<2x1xf32>

@@ -38,15 +38,62 @@ func.func @bounded_log(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// A bound passes the gradient on to what lies on it.
-// CHECK-LABEL: func.func @clip
-func.func @clip(%x: tensor<4xi64>, %low: tensor<i64>, %high: tensor<i64>) -> tensor<4xi64> {
-  // CHECK: %[[BELOW:.*]] = nn.compare lt %[[X:.*]], %[[LOW:.*]] : (tensor<4xi64>, tensor<i64>) -> tensor<4xi1>
+// What lies on a bound that is a number has no gradient.
+// CHECK-LABEL: func.func @clip(
+func.func @clip(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK: %[[LOW:.*]] = nn.constant dense<-1.000000e+00> : tensor<f32>
+  // CHECK: %[[BELOW:.*]] = nn.compare le %[[X:.*]], %[[LOW]] : (tensor<4xf32>, tensor<f32>) -> tensor<4xi1>
   // CHECK: %[[Y:.*]] = nn.select %[[BELOW]], %[[LOW]], %[[X]]
-  // CHECK: %[[ABOVE:.*]] = nn.compare gt %[[Y]], %[[HIGH:.*]] :
+  // CHECK: %[[HIGH:.*]] = nn.constant dense<1.000000e+00> : tensor<f32>
+  // CHECK: %[[ABOVE:.*]] = nn.compare ge %[[Y]], %[[HIGH]] :
   // CHECK: nn.select %[[ABOVE]], %[[HIGH]], %[[Y]]
+  %low = onnx.node "Constant"() {value = dense<-1.0> : tensor<f32>} : () -> tensor<f32>
+  %high = onnx.node "Constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = onnx.node "Clip"(%x, %low, %high) : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// Bounds that are tensors share it.
+// CHECK-LABEL: func.func @clip_by_tensors
+func.func @clip_by_tensors(%x: tensor<4xi64>, %low: tensor<i64>, %high: tensor<i64>) -> (tensor<4xi64>, tensor<4xi64>) {
+  // CHECK: %[[Y:.*]] = nn.max %[[X:.*]], %{{.*}} : (tensor<4xi64>, tensor<i64>)
+  // CHECK: nn.min %[[Y]], %{{.*}} : (tensor<4xi64>, tensor<i64>)
   %0 = onnx.node "Clip"(%x, %low, %high) : (tensor<4xi64>, tensor<i64>, tensor<i64>) -> tensor<4xi64>
-  return %0 : tensor<4xi64>
+  // CHECK: nn.max %[[X]], %{{.*}} : (tensor<4xi64>, tensor<i64>)
+  %number = onnx.node "Constant"() {value = dense<3> : tensor<i64>} : () -> tensor<i64>
+  %1 = onnx.node "Clip"(%x, %number) {ties} : (tensor<4xi64>, tensor<i64>) -> tensor<4xi64>
+  return %0, %1 : tensor<4xi64>, tensor<4xi64>
+}
+
+// -----
+
+// A Max that is a clamp by a number is one.
+// CHECK-LABEL: func.func @clamp_by_max
+func.func @clamp_by_max(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %zero = onnx.node "Constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  // CHECK: nn.compare le
+  // CHECK: nn.select
+  %0 = onnx.node "Max"(%x, %zero) {cuts} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  // CHECK: nn.min
+  %1 = onnx.node "Min"(%x, %y) {cuts} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// torch.max(x, dim) gives the gradient to the first, torch.amax to all.
+// CHECK-LABEL: func.func @maxima
+func.func @maxima(%x: tensor<3x4xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %axis = onnx.node "Constant"() {value = dense<1> : tensor<1xi64>} : () -> tensor<1xi64>
+  // CHECK: nn.reduce_max %{{.*}} {axes = array<i64: 1>, nn.first}
+  %0 = onnx.node "ReduceMax"(%x, %axis) {first, keepdims = 0 : i64} : (tensor<3x4xf32>, tensor<1xi64>) -> tensor<3xf32>
+  // CHECK: nn.reduce_max %{{.*}} {axes = array<i64: 1>, nn.first}
+  %1 = onnx.node "ReduceMin"(%x, %axis) {first, keepdims = 0 : i64} : (tensor<3x4xf32>, tensor<1xi64>) -> tensor<3xf32>
+  // CHECK: nn.reduce_max %{{.*}} {axes = array<i64: 1>} :
+  %2 = onnx.node "ReduceMax"(%x, %axis) {keepdims = 0 : i64} : (tensor<3x4xf32>, tensor<1xi64>) -> tensor<3xf32>
+  return %0, %1, %2 : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
 }
 
 // -----
@@ -55,7 +102,7 @@ func.func @clip(%x: tensor<4xi64>, %low: tensor<i64>, %high: tensor<i64>) -> ten
 // CHECK-LABEL: func.func @clip_f16
 func.func @clip_f16(%x: tensor<4xf16>, %low: tensor<f32>) -> tensor<4xf16> {
   // CHECK: %[[LOW:.*]] = nn.cast %{{.*}} : tensor<f32> -> tensor<f16>
-  // CHECK: nn.select %{{.*}}, %[[LOW]], %{{.*}} -> tensor<4xf16>
+  // CHECK: nn.max %{{.*}}, %[[LOW]] : {{.*}} -> tensor<4xf16>
   %0 = onnx.node "Clip"(%x, %low) : (tensor<4xf16>, tensor<f32>) -> tensor<4xf16>
   return %0 : tensor<4xf16>
 }

@@ -3,6 +3,7 @@
 //
 // Lowers elementwise ONNX ops.
 
+#include "Cut.h"
 #include "Handlers.h"
 #include "Positions.h"
 #include "mlir/IR/Matchers.h"
@@ -96,6 +97,21 @@ Value boundedLog(Lowering &l, nn::LogOp log, Value bound) {
                              l.sub(slope, stop(slope)));
 }
 
+/// A Max or Min as which the exporter has written a clamp by a number.
+template <typename Op, nn::ComparePredicate Beyond>
+LogicalResult lowerExtremum(Lowering &l, onnx::NodeOp node) {
+  if (!node.getNodeAttr("cuts") || node.getInputs().size() != 2)
+    return binary<Op>(l, node);
+  unsigned place = l.getConstant(node.getInput(0)) ? 0 : 1;
+  Value bound = node.getInput(place), x = node.getInput(1 - place);
+  auto shape = broadcastShapes(l.getShape(x), l.getShape(bound));
+  if (!l.getConstant(bound) || !shape || *shape != l.getShape(x))
+    return binary<Op>(l, node);
+  l.set(node->getResult(0),
+        cutAt(l, Beyond, l.get(x), l.getBroadcastable(bound)));
+  return success();
+}
+
 LogicalResult lowerMax(Lowering &l, onnx::NodeOp node) {
   if (node.getInputs().size() == 2)
     for (int place : {0, 1}) {
@@ -108,7 +124,7 @@ LogicalResult lowerMax(Lowering &l, onnx::NodeOp node) {
       l.set(node->getResult(0), boundedLog(l, log, bound));
       return success();
     }
-  return binary<nn::MaxOp>(l, node);
+  return lowerExtremum<nn::MaxOp, nn::ComparePredicate::le>(l, node);
 }
 
 LogicalResult lowerPow(Lowering &l, onnx::NodeOp node) {
@@ -235,7 +251,7 @@ void addElementwiseHandlers(HandlerTable &table) {
   table["Sub"] = binary<nn::SubOp>;
   table["Mul"] = binary<nn::MulOp>;
   table["Max"] = lowerMax;
-  table["Min"] = binary<nn::MinOp>;
+  table["Min"] = lowerExtremum<nn::MinOp, nn::ComparePredicate::ge>;
   table["Sum"] = binary<nn::AddOp>;
   table["Pow"] = lowerPow;
   table["Equal"] = comparison<nn::ComparePredicate::eq>;

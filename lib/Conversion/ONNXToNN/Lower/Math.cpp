@@ -5,6 +5,7 @@
 // written as selections whose unused side stays finite, so that gradients are
 // PyTorch's at the seams, too.
 
+#include "Cut.h"
 #include "Handlers.h"
 #include "Positions.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
@@ -150,22 +151,26 @@ LogicalResult lowerShrink(Lowering &l, onnx::NodeOp node) {
   });
 }
 
-/// At a bound the gradient is the operand's, as torch.clamp has it. Bounds that
-/// were attributes, before opset 11, have been made f32 whatever the operand
-/// is.
+/// Bounds that are tensors share the gradient with what ties with them, as
+/// torch.clamp by tensors and torch.minimum have it: those that are computed,
+/// and those of which the exporter says it (`ties`). Bounds that were
+/// attributes, before opset 11, have been made f32 whatever the operand is.
 LogicalResult lowerClip(Lowering &l, onnx::NodeOp node) {
   Value result = l.get(node.getInput(0));
   Type type = elementType(result);
-  if (node.getInput(1)) {
-    Value low = l.cast(l.getBroadcastable(node.getInput(1)), type);
-    result =
-        l.select(l.compare(ComparePredicate::lt, result, low), low, result);
-  }
-  if (node.getInput(2)) {
-    Value high = l.cast(l.getBroadcastable(node.getInput(2)), type);
-    result =
-        l.select(l.compare(ComparePredicate::gt, result, high), high, result);
-  }
+  auto bound = [&](unsigned place) -> std::pair<Value, bool> {
+    Value input = node.getInput(place);
+    if (!input)
+      return {};
+    bool isNumber = l.getConstant(input) && !node.getNodeAttr("ties");
+    return {l.cast(l.getBroadcastable(input), type), isNumber};
+  };
+  if (auto [low, isNumber] = bound(1); low)
+    result = isNumber ? cutAt(l, ComparePredicate::le, result, low)
+                      : l.binary<nn::MaxOp>(result, low);
+  if (auto [high, isNumber] = bound(2); high)
+    result = isNumber ? cutAt(l, ComparePredicate::ge, result, high)
+                      : l.binary<nn::MinOp>(result, high);
   l.set(node->getResult(0), result);
   return success();
 }

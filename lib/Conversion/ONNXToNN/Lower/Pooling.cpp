@@ -5,6 +5,7 @@
 
 #include "Index.h"
 #include "Rearrange.h"
+#include "shardonnx/Dialect/NN/IR/Ties.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
@@ -55,6 +56,11 @@ std::optional<Pooling> pool(Lowering &l, onnx::NodeOp node, double filler) {
     if (w.low[i] >= w.span(i) || w.high[i] >= w.span(i))
       return l.unsupported(node, "its windows do not fit the padded input");
   return Pooling{w, x, window(l, x, w, filler)};
+}
+
+/// As in PyTorch, the gradient of a pooling is that of the first maximum.
+void giveToFirst(Lowering &l, Value most) {
+  most.getDefiningOp()->setAttr(nn::kFirstAttr, l.builder.getUnitAttr());
 }
 
 /// One element from each window.
@@ -121,8 +127,9 @@ LogicalResult lowerMaxPool(Lowering &l, onnx::NodeOp node) {
   auto p = pool(l, node, least);
   if (!p)
     return failure();
-  l.set(node->getResult(0),
-        reduceWindows<nn::ReduceMaxOp>(l, p->elements, p->windows));
+  Value most = reduceWindows<nn::ReduceMaxOp>(l, p->elements, p->windows);
+  giveToFirst(l, most);
+  l.set(node->getResult(0), most);
   if (node->getNumResults() > 1 && !node->getResult(1).use_empty())
     l.set(node->getResult(1),
           placesOfMaxima(l, *p, node.getInt("storage_order", 0) != 0));
@@ -158,6 +165,12 @@ LogicalResult lowerAveragePool(Lowering &l, onnx::NodeOp node) {
   const Windows &w = p->windows;
   bool include = node.getInt("count_include_pad", 0) != 0;
   Value result = reduceWindows<nn::ReduceSumOp>(l, p->elements, w);
+  // What PyTorch divides by instead, which ONNX has no place for.
+  if (int64_t divisor = node.getInt("divisor_override", 0); divisor != 0) {
+    l.set(node->getResult(0),
+          l.mul(result, 1.0 / static_cast<double>(divisor)));
+    return success();
+  }
   for (int64_t i = 0; i < w.rank(); ++i) {
     Value counts = inverseCounts(l, w, i, shapeOf(p->input)[i + 2],
                                  shapeOf(result)[i + 2], include);
@@ -189,10 +202,12 @@ LogicalResult lowerGlobal(Lowering &l, onnx::NodeOp node) {
   int64_t rank = rankOf(x);
   if (!isFloat(x) || rank < 3)
     return l.unsupported(node, "only of floats with spatial axes");
-  l.set(node->getResult(0),
-        Reduce::create(l.builder, l.loc, x,
-                       llvm::to_vector(llvm::seq<int64_t>(2, rank)),
-                       /*keepdims=*/true));
+  Value result = Reduce::create(l.builder, l.loc, x,
+                                llvm::to_vector(llvm::seq<int64_t>(2, rank)),
+                                /*keepdims=*/true);
+  if (result.getDefiningOp<nn::ReduceMaxOp>())
+    giveToFirst(l, result);
+  l.set(node->getResult(0), result);
   return success();
 }
 

@@ -160,6 +160,15 @@ std::optional<Recurrent> readRecurrent(Lowering &l, onnx::NodeOp node,
   auto fits = [](Value value, ArrayRef<int64_t> shape) {
     return !value || shapeOf(value) == shape;
   };
+  // The exporter cuts the weights to the projected size, and drops the others.
+  if (cell == Cell::LSTM && o.memory && rankOf(o.memory) == 3 &&
+      shapeOf(o.memory)[2] != o.hidden)
+    return l.unsupported(node, "a state of " + Twine(o.hidden) +
+                                   " elements beside a cell of " +
+                                   Twine(shapeOf(o.memory)[2]) +
+                                   " is an nn.LSTM with proj_size, which ONNX "
+                                   "has no op for: leave proj_size out, or "
+                                   "write the steps out in forward()");
   if (!fits(o.w, {d, rows, shapeOf(o.x)[2]}) ||
       !fits(o.r, {d, rows, o.hidden}) || !fits(o.b, {d, 2 * rows}) ||
       !fits(o.state, {d, o.batch, o.hidden}) ||

@@ -8,6 +8,7 @@
 
 #include "Rearrange.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
+#include "shardonnx/Dialect/NN/IR/Ties.h"
 
 using namespace mlir;
 
@@ -90,6 +91,14 @@ LogicalResult combineIntegers(Lowering &l, onnx::NodeOp node,
   return success();
 }
 
+/// torch.max(x, dim) and min give the gradient to the first, where the exporter
+/// says that a reduction is one.
+void keepFirst(onnx::NodeOp node, const Reduction &r, Value result) {
+  auto most = result.getDefiningOp<nn::ReduceMaxOp>();
+  if (most && !r.axes.empty() && node.getNodeAttr("first"))
+    most->setAttr(nn::kFirstAttr, UnitAttr::get(node.getContext()));
+}
+
 template <typename Op, typename Combine>
 LogicalResult reduce(Lowering &l, onnx::NodeOp node) {
   auto r = readReduction(l, node);
@@ -97,7 +106,9 @@ LogicalResult reduce(Lowering &l, onnx::NodeOp node) {
     return failure();
   if (!isFloat(r->operand) && !l.interpreting)
     return combineIntegers<Combine>(l, node, *r);
-  l.set(node->getResult(0), reduceAll<Op>(l, *r, r->operand));
+  Value result = reduceAll<Op>(l, *r, r->operand);
+  keepFirst(node, *r, result);
+  l.set(node->getResult(0), result);
   return success();
 }
 
@@ -129,8 +140,9 @@ LogicalResult lowerReduceMin(Lowering &l, onnx::NodeOp node) {
   if (!isFloat(r->operand))
     return combineIntegers<nn::MinOp>(l, node, *r);
   Value negated = l.unary<nn::NegOp>(r->operand);
-  l.set(node->getResult(0),
-        l.unary<nn::NegOp>(reduceAll<nn::ReduceMaxOp>(l, *r, negated)));
+  Value least = reduceAll<nn::ReduceMaxOp>(l, *r, negated);
+  keepFirst(node, *r, least);
+  l.set(node->getResult(0), l.unary<nn::NegOp>(least));
   return success();
 }
 

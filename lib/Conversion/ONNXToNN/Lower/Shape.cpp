@@ -71,9 +71,10 @@ LogicalResult lowerSqueeze(Lowering &l, onnx::NodeOp node) {
     bool drop = axes->empty()
                     ? dim == 1
                     : llvm::is_contained(*axes, static_cast<int64_t>(axis));
-    if (drop && dim != 1)
+    // PyTorch's squeeze(dim) leaves such an axis as it is.
+    if (drop && dim != 1 && !node.getNodeAttr("keeps_longer"))
       return l.unsupported(node, "its axes are longer than 1");
-    if (!drop)
+    if (!drop || dim != 1)
       shape.push_back(dim);
   }
   l.set(node->getResult(0), l.reshape(operand, shape));

@@ -15,6 +15,7 @@
 #include "shardonnx/Dialect/NN/IR/PackedParameters.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
+#include "shardonnx/Dialect/NN/IR/Ties.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/runtime/Lora.h"
 
@@ -77,6 +78,8 @@ static const Known kOfParameters[] = {{kDrawAttr, isDraw},
                                       {kF8StepsAttr, isOne<DenseI64ArrayAttr>},
                                       {kPackedTransposedAttr, isOne<UnitAttr>}};
 
+static const Known kOfMaxima[] = {{kFirstAttr, isOne<UnitAttr>}};
+
 static const Known kOfArguments[] = {{kNameAttr, isOne<StringAttr>},
                                      {kKindAttr, isInputKind},
                                      {kIdsAttr, isIdUses},
@@ -108,6 +111,8 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
     known = kOfModules;
   else if (isa<ParameterOp>(op))
     known = kOfParameters;
+  else if (isa<ReduceMaxOp>(op))
+    known = kOfMaxima;
   return verifyKnown(op, attribute, known, op->getName().getStringRef());
 }
 

@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/Reductions.h"
 #include "shardonnx/Dialect/NN/IR/ShapeRule.h"
+#include "shardonnx/Dialect/NN/IR/Ties.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -87,13 +88,44 @@ NN_VJP(ReduceMeanOp) {
   return success();
 }
 
+/// Where the first of the maxima stands along the reduced axes, of those that
+/// `isMax` says.
+static Value isFirst(NNBuilder &b, Value isMax, ArrayRef<int64_t> axes) {
+  Value place;
+  int64_t step = 1;
+  for (int64_t axis : llvm::reverse(axes)) {
+    SmallVector<int64_t> line(shapeOf(isMax).size(), 1);
+    line[axis] = shapeOf(isMax)[axis];
+    Value along = b.mul(b.f32(b.iota(line, axis)), static_cast<double>(step));
+    place = place ? b.add(place, along) : along;
+    step *= line[axis];
+  }
+  // The largest of what counts down is the first.
+  Value down = b.add(b.unary<NegOp>(place), static_cast<double>(step));
+  down = b.select(isMax, down, b.constant(0.0));
+  Value first = ReduceMaxOp::create(b.builder, b.loc, down, axes,
+                                    /*keepdims=*/true);
+  return b.binary<AndOp>(isMax, b.compare(ComparePredicate::eq, down, first));
+}
+
+/// Places are counted in f32.
+static constexpr int64_t kMostPlaces = int64_t(1) << 24;
+
 NN_VJP(ReduceMaxOp) {
   NNBuilder b(builder, getLoc());
   auto type = tensorType(getOperand());
   SmallVector<int64_t> kept = keptShape(type, getAxes());
   Value g = b.f32(b.reshape(resultGrads[0], kept));
-  Value isMax = b.f32(b.compare(ComparePredicate::eq, getOperand(),
-                                b.reshape(getResult(), kept)));
+  Value wins = b.compare(ComparePredicate::eq, getOperand(),
+                         b.reshape(getResult(), kept));
+  if ((*this)->hasAttr(kFirstAttr) &&
+      reducedCount(type, getAxes()) < kMostPlaces) {
+    Value first = isFirst(b, wins, getAxes());
+    operandGrads[0] =
+        b.cast(b.select(first, g, b.constant(0.0)), elementType(getOperand()));
+    return success();
+  }
+  Value isMax = b.f32(wins);
   Value share = b.div(g, b.sum(isMax, getAxes()));
   operandGrads[0] = b.cast(b.mul(isMax, share), elementType(getOperand()));
   return success();
