@@ -115,7 +115,7 @@ std::optional<std::string> findCheckpoint(const std::string &path) {
       printWarning(concat(why, " (it is left out)"));
   }
   if (any)
-    fail("no checkpoint in '", path, "' is whole; give another --resume");
+    fail("no checkpoint in '", path, "' is whole; give another folder");
   return std::nullopt;
 }
 

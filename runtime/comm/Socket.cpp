@@ -140,8 +140,12 @@ void setPort(sockaddr &address, uint16_t port) {
 }
 
 [[noreturn]] void failToListen(const Endpoint &endpoint) {
+  bool isTaken = errno == EADDRINUSE;
   fail("cannot listen at ", describe(endpoint),
-       " for the other machines: ", systemError());
+       " for the other machines: ", systemError(),
+       isTaken ? "; end what listens there, or give all ranks another "
+                 "MASTER_PORT"
+               : "");
 }
 
 } // namespace

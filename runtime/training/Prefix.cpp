@@ -69,7 +69,7 @@ std::string withPrefix(const Prefix &prefix, const std::string &name) {
   if (prefix.removed.empty())
     return prefix.added + name;
   bool has = name.compare(0, prefix.removed.size(), prefix.removed) == 0;
-  return has ? name.substr(prefix.removed.size()) : std::string();
+  return has ? name.substr(prefix.removed.size()) : name; // as a head's
 }
 
 std::string describe(const Prefix &prefix) {
@@ -91,9 +91,12 @@ findPrefixes(const std::vector<std::vector<std::string>> &parameters,
              const std::map<std::string, std::string> &file) {
   if (parameters.empty() || fits({}, parameters, file))
     return {{}};
-  // Every parameter is there, so the first one shows all that may be.
+  // Every parameter is there, so one that has another name shows all that may
+  // be.
+  auto other =
+      std::find_if_not(parameters.begin(), parameters.end(), isThere({}, file));
   std::vector<Prefix> found;
-  for (const Prefix &prefix : prefixesOf(parameters.front(), file))
+  for (const Prefix &prefix : prefixesOf(*other, file))
     if (fits(prefix, parameters, file))
       found.push_back(prefix);
   return found;

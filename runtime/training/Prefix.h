@@ -19,7 +19,8 @@ struct Prefix {
   bool empty() const { return added.empty() && removed.empty(); }
 };
 
-/// The file's name for one of the program's.
+/// The file's name for one of the program's. Of names that have not what the
+/// file lacks, the same: heads stand beside the model that has a prefix.
 std::string withPrefix(const Prefix &prefix, const std::string &name);
 /// As in "with the prefix 'model.'".
 std::string describe(const Prefix &prefix);
