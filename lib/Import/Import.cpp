@@ -368,6 +368,9 @@ LogicalResult Importer::convert() {
 /// says why.
 void Importer::writeOutRows(const Metadata &metadata,
                             ArrayRef<Initializer> initializers) {
+  if (llvm::none_of(model.graph().node(),
+                    [](const auto &node) { return isOp(node, "NonZero"); }))
+    return;
   writeOutMaskedScatters(model, opsetOf(model));
   auto detaches = [&](const ::onnx::NodeProto &node) {
     return metadata.infoOf(node).dropped.detaches;

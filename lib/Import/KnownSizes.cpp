@@ -109,6 +109,7 @@ static std::optional<Shape> wholeNumber(const ::onnx::NodeProto &constant) {
   const auto *value = findAttribute(constant, "value");
   if (!value || value->t().data_type() != ::onnx::TensorProto::FLOAT ||
       value->t().dims_size() > 0 ||
+      value->t().data_location() == ::onnx::TensorProto::EXTERNAL ||
       (value->t().float_data_size() != 1 &&
        value->t().raw_data().size() != sizeof(float)))
     return std::nullopt;
@@ -144,6 +145,7 @@ std::optional<Shape> Sizes::find(StringRef name, int steps) {
     if (!size || size->size() != 1 || size->front() < 0 ||
         size->front() > kMostSizes || !value ||
         value->t().data_type() != ::onnx::TensorProto::INT64 ||
+        value->t().data_location() == ::onnx::TensorProto::EXTERNAL ||
         (value->t().int64_data_size() != 1 &&
          value->t().raw_data().size() != sizeof(int64_t)))
       return std::nullopt;

@@ -309,10 +309,8 @@ bool RowWriter::shapeRows(const ::onnx::NodeProto &node) {
     writer.keep(changed);
     return true;
   }
-  const RowCount *count =
-      node.input_size() == 2 ? tracer.countAt(node.input(1)) : nullptr;
-  if (!(isOp(node, "Expand") || isOp(node, "Reshape")) || !count ||
-      (!count->counted && tracer.rowsOf(node.input(0))))
+  if (!(isOp(node, "Expand") || isOp(node, "Reshape")) ||
+      node.input_size() < 2 || known.intsOf(node.input(1)))
     return false;
   std::string to = writer.addConstant(asTensor(*known.shapeOf(node.output(0))),
                                       node.output(0) + "_shape");

@@ -109,6 +109,8 @@ public:
   bool readsNumber(const ::onnx::NodeProto &node, int input) const;
   /// Whether node, a ScatterND or ScatterElements, puts rows back.
   bool putsBack(const ::onnx::NodeProto &node) const;
+  /// Whether node adds rows to what indices of their own say.
+  bool addsRows(const ::onnx::NodeProto &node) const;
   /// Whether node reduces rows to one: a cross-entropy, a sum, a mean.
   bool reducesRows(const ::onnx::NodeProto &node) const;
   /// Whether node, a ScatterND without a reduction, adds to what rows are put

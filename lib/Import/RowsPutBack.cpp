@@ -139,6 +139,17 @@ bool RowTracer::writesWithin(const ::onnx::NodeProto &node) const {
          });
 }
 
+bool RowTracer::addsRows(const ::onnx::NodeProto &node) const {
+  const auto *reduction = findAttribute(node, "reduction");
+  const Rows *indices = rowsOf(node.input(1)), *updates = rowsOf(node.input(2));
+  return reduction && reduction->s() == "add" && !rowsOf(node.input(0)) &&
+         !putsBack(node) && indices && updates &&
+         indices->mask == updates->mask && indices->axis == 0 &&
+         updates->axis == 0 &&
+         (isOp(node, "ScatterND") ? known.shapeOf(node.input(1))->size() > 1
+                                  : intAttribute(node, "axis", 0) == 0);
+}
+
 bool RowTracer::putsBack(const ::onnx::NodeProto &node) const {
   const Rows *indices = rowsOf(node.input(1)), *updates = rowsOf(node.input(2));
   const Shape *data = known.shapeOf(node.input(0));

@@ -76,11 +76,12 @@ template <typename T> std::vector<double> read(const ::onnx::TensorProto &of) {
 
 /// The elements, where their bytes are here.
 std::vector<double> elementsIn(const ::onnx::TensorProto &tensor) {
-  if (tensor.data_location() == ::onnx::TensorProto::EXTERNAL)
+  constexpr int64_t kMost = int64_t(1) << 31;
+  std::vector<int64_t> dims(tensor.dims().begin(), tensor.dims().end());
+  std::optional<int64_t> found = elementsUpTo(dims, kMost);
+  if (tensor.data_location() == ::onnx::TensorProto::EXTERNAL || !found)
     return {};
-  int64_t count = 1;
-  for (int64_t size : tensor.dims())
-    count *= size;
+  int64_t count = *found;
   std::vector<double> result;
   switch (tensor.data_type()) {
   case ::onnx::TensorProto::FLOAT:
@@ -227,6 +228,8 @@ std::optional<double> UnselectedPlaces::neededBy(const ::onnx::NodeProto &node,
   if (!rows)
     return std::nullopt;
   StringRef op = node.op_type();
+  if (op.starts_with("Scatter") && tracer.addsRows(node))
+    return 0; // nothing, to the first
   if ((op.starts_with("Gather") || isOp(node, "ScatterElements")) && input == 1)
     return rows->columns ? std::nullopt : std::optional(0.0);
   size_t rank = known.shapeOf(node.input(input))->size();

@@ -97,6 +97,10 @@ kinds = {
     "elements": steep("own", [node("GatherND", ["i", "index"], ["which"]), node("Unsqueeze", ["which", "one"], ["column"]),
                               node("GatherElements", ["moved", "column"], ["own"], axis=1)],
                       [int64s("one", [1])], [value("i", [4], INT64)]),
+    # Sums of rows by indices of their own.
+    "pooled": steep("pooled", [node("GatherND", ["i", "index"], ["which"]), node("Unsqueeze", ["which", "one"], ["column"]),
+                             node("ScatterND", ["table", "column", "moved"], ["pooled"], reduction="add")],
+                    [int64s("one", [1]), tensor("table", [2, 2], floats=[1.0, 2.0, 3.0, 4.0])], [value("i", [4], INT64)]),
     "numbered": steep("own", [node("GatherND", ["i", "index"], ["which"]), node("Unsqueeze", ["which", "one"], ["column"]),
                               node("Shape", ["moved"], ["shape"], end=1), node("Squeeze", ["shape"], ["many"]),
                               node("Range", ["from", "many", "by"], ["numbers"]),
