@@ -8,6 +8,7 @@
 #include "KnownSizes.h"
 #include "OnnxLibrary.h"
 #include "RowWriter.h"
+#include "Sequences.h"
 
 #include "llvm/Support/Error.h"
 
@@ -114,6 +115,7 @@ std::string writeOutSelectedRows(::onnx::ModelProto &model, int opset,
   std::vector<std::string> masks = findMasks(model.graph());
   if (masks.empty())
     return "";
+  resolveSplits(*model.mutable_graph(), opset);
   std::string why;
   std::optional<::onnx::ModelProto> typed = withAllPlaces(model, masks, why);
   if (!typed)

@@ -5,6 +5,7 @@
 
 #include "Sequences.h"
 
+#include "KnownTensors.h"
 #include "NodeWriter.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -215,6 +216,91 @@ void resolveSequences(::onnx::GraphProto &graph, int opset) {
   });
   if (any)
     SequenceResolver(graph, opset).run();
+}
+
+namespace {
+
+/// Sizes of a SplitToSequence that are constant.
+struct SplitSizes {
+  const ::onnx::NodeProto *node;
+  std::vector<int64_t> sizes; // of each part, or one of all
+  bool equal = true;
+
+  /// From where to where the part goes.
+  std::optional<std::pair<int64_t, int64_t>> part(int64_t place) const {
+    constexpr int64_t kMost = int64_t(1) << 31;
+    if (place < 0 || place >= kMost ||
+        (!equal && place >= int64_t(sizes.size())) ||
+        any_of(sizes, [](int64_t size) { return size < 0 || size >= kMost; }))
+      return std::nullopt;
+    if (equal)
+      return std::pair(place * sizes[0], (place + 1) * sizes[0]);
+    int64_t start =
+        std::accumulate(sizes.begin(), sizes.begin() + place, int64_t(0));
+    return std::pair(start, start + sizes[place]);
+  }
+};
+
+std::optional<SplitSizes> splitSizesOf(const ::onnx::NodeProto &node,
+                                       const KnownTensors &known) {
+  if (node.input_size() < 2 || node.input(1).empty())
+    return SplitSizes{&node, {1}};
+  const std::vector<int64_t> *sizes = known.intsOf(node.input(1));
+  const ::onnx::NodeProto *made = known.producerOf(node.input(1));
+  const auto *value = made ? findAttribute(*made, "value") : nullptr;
+  const std::vector<int64_t> *shape = known.shapeOf(node.input(1));
+  if (!sizes || sizes->empty() || sizes->size() > kMostElements ||
+      (made ? !value : !shape))
+    return std::nullopt;
+  return SplitSizes{&node, *sizes,
+                    made ? value->t().dims_size() == 0 : shape->empty()};
+}
+
+} // namespace
+
+void resolveSplits(::onnx::GraphProto &graph, int opset) {
+  const ::onnx::GraphProto before = graph; // what `known` points into
+  KnownTensors known(before);
+  StringMap<SplitSizes> splits;
+  for (const ::onnx::NodeProto &node : before.node())
+    if (isOp(node, "SplitToSequence"))
+      if (std::optional<SplitSizes> sizes = splitSizesOf(node, known))
+        splits.try_emplace(node.output(0), *sizes);
+  if (splits.empty())
+    return;
+  NodeWriter writer(graph, opset);
+  graph.clear_node();
+  for (const ::onnx::NodeProto &node : before.node()) {
+    auto split =
+        isOp(node, "SequenceAt") ? splits.find(node.input(0)) : splits.end();
+    const std::vector<int64_t> *place =
+        split == splits.end() ? nullptr : known.intsOf(node.input(1));
+    auto part = place && place->size() == 1 ? split->second.part(place->front())
+                                            : std::nullopt;
+    if (!part) {
+      *graph.add_node() = node;
+      continue;
+    }
+    writer.standFor(node);
+    const ::onnx::NodeProto &whole = *split->second.node;
+    int64_t axis = intAttribute(whole, "axis", 0);
+    bool drops = (whole.input_size() < 2 || whole.input(1).empty()) &&
+                 !intAttribute(whole, "keepdims", 1);
+    std::string name = node.output(0);
+    auto ints = [&](int64_t number) {
+      return writer.addConstant(asTensor({number}), name + "_part");
+    };
+    std::string slice = drops ? writer.names.newName(name + "_slice") : name;
+    writer.add(
+        "Slice",
+        {whole.input(0), ints(part->first), ints(part->second), ints(axis)},
+        {slice});
+    if (drops)
+      writer.add("Squeeze", {slice, ints(axis)}, {name});
+  }
+  dropUnreadNodes(graph, [&](const ::onnx::NodeProto &node) {
+    return isOp(node, "SplitToSequence");
+  });
 }
 
 } // namespace shardonnx

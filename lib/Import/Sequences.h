@@ -19,6 +19,10 @@ namespace shardonnx {
 /// constant stays. `opset` is that of the graph.
 void resolveSequences(::onnx::GraphProto &graph, int opset);
 
+/// Replaces the reads of parts of SplitToSequence, at places and of sizes that
+/// are constant, by those of slices.
+void resolveSplits(::onnx::GraphProto &graph, int opset);
+
 } // namespace shardonnx
 
 #endif // SHARDONNX_LIB_IMPORT_SEQUENCES_H

@@ -97,6 +97,12 @@ kinds = {
     "elements": steep("own", [node("GatherND", ["i", "index"], ["which"]), node("Unsqueeze", ["which", "one"], ["column"]),
                               node("GatherElements", ["moved", "column"], ["own"], axis=1)],
                       [int64s("one", [1])], [value("i", [4], INT64)]),
+    # Parts of each row, of equal sizes and of given ones.
+    "parts": steep("product", [node("SplitToSequence", ["moved", "each"], ["halves"], axis=-1),
+                               node("SequenceAt", ["halves", "first_half"], ["right"]),
+                               node("SplitToSequence", ["right", "sizes"], ["pieces"], axis=1),
+                               node("SequenceAt", ["pieces", "second"], ["product"])],
+                   [number("first_half", 0), number("second", 1), number("each", 2), tensor("sizes", [2], INT64, ints=[1, 1])]),
     # Sums of rows by indices of their own.
     "pooled": steep("pooled", [node("GatherND", ["i", "index"], ["which"]), node("Unsqueeze", ["which", "one"], ["column"]),
                              node("ScatterND", ["table", "column", "moved"], ["pooled"], reduction="add")],
