@@ -51,6 +51,7 @@ def parser():
     add("--check", metavar="FILE", help="compare FILE with its manifest and print a sample, what is trained in colour")
     add("--sample", type=int, default=0, metavar="I", help="which one --check prints [0]")
     add("--color", choices=("auto", "always", "never"), default="auto", help="[auto]")
+    made.print_usage = lambda *_: None  # an error is one line
     return made
 
 
@@ -99,6 +100,10 @@ class Job:
             raise UsageError("--seq is missing: how many tokens a sample has")
         if not self.packed and (self.args.packing or self.args.too_long != "error"):
             raise UsageError("--packing and --too-long are for .safetensors: a .bin file is one stream of tokens")
+        if not self.packed and self.args.seq:
+            raise UsageError("--seq is for .safetensors: a .bin file is one stream of tokens, which the program cuts (shardonnx compile --seq)")
+        if self.args.tokens and not self.mixture:
+            raise UsageError("--tokens is for a mixture (.json), whose sources repeat as needed: leave it out")
 
     def packing(self):
         text_only = all(path.endswith(".txt") for files in self.files for path in files)
@@ -227,7 +232,9 @@ def main():
         print(f"prepare-data: error: {printable(error)}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except OSError as error:
-        print(f"prepare-data: error: {printable(error)}", file=sys.stderr)
+        # A full disk shows when a file is written, which has no name by then.
+        said = error if error.filename else f"-o: '{args.output}' cannot be written: {error.strerror}"
+        print(f"prepare-data: error: {printable(said)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
