@@ -401,8 +401,9 @@ std::string writeIndex(const Checkpoint &c) {
     json["program"]["lora"] = toJson(*c.lora);
   if (c.data)
     json["data"] = {{"samples", c.data->samples},
-                    {"hash", hexText(c.data->hash)},
-                    {"sequence", c.data->sequence}};
+                    {"hash", hexText(c.data->hash)}};
+  if (c.data && c.data->sequence > 0)
+    json["data"]["sequence"] = c.data->sequence;
   return sealIndex(json.dump(1));
 }
 
