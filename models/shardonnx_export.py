@@ -65,7 +65,7 @@ def classes_with(pattern, modules):
 
 def stops_gradients(module):
     """Classes in whose code gradients may stop."""
-    return classes_with(r"\.detach\(\)|no_grad\(|set_grad_enabled\(",
+    return classes_with(r"\.detach_?\(\)|no_grad\(|set_grad_enabled\(",
                         (m for m in module.modules() if list(m.parameters())))
 
 
@@ -232,6 +232,10 @@ def export(module, args=(), path=None, *, external_data=None, **options):
     with without_checks(), without_idle_autocast() as seen, \
             noting_functions() as functions:
         program = torch.onnx.export(module, args, **options)
+    if classes := classes_with(r"\.detach_\(\)", module.modules()):
+        warnings.warn(
+            f"no graph has the detach_() of {', '.join(classes)}: gradients "
+            "would flow there. Write x = x.detach()", stacklevel=2)
     if functions:
         warnings.warn(
             f"no graph has the backward of {', '.join(sorted(functions))}: "
