@@ -460,7 +460,7 @@ bool RowTracer::visit(const ::onnx::NodeProto &node) {
                    among(1) && !among(0) && !among(2) && isRead(node, 0);
     if (!moves && !indexes)
       return false;
-    if (moves)
+    if (moves && op != "Shape")
       amongRows.insert_range(node.output());
   }
   return visitRows(node);

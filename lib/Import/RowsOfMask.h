@@ -44,7 +44,8 @@ struct Rows {
 struct RowCount {
   std::string mask;
   int64_t place = -1; // in the list, where that is known
-  /// Whether it is the sum of the mask's flags, not a size of rows.
+  /// Whether it is the sum of the mask's flags, not a size of rows: a size of
+  /// others, or a number that somebody wants.
   bool counted = false;
 };
 
@@ -93,12 +94,6 @@ public:
   bool isNumberOfRows(llvm::StringRef name) const {
     const RowCount *count = countAt(name);
     return count && !count->counted;
-  }
-  /// Whether it is made of what was counted: a shape of its own, or a number
-  /// that somebody wants.
-  bool isCount(llvm::StringRef name) const {
-    const RowCount *count = countAt(name);
-    return count && count->counted;
   }
   /// Of a mask that is none of the graph's.
   const ElementsOfRows *elementsOfRows(llvm::StringRef mask) const {
