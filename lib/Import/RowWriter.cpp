@@ -310,7 +310,8 @@ bool RowWriter::shapeRows(const ::onnx::NodeProto &node) {
     return true;
   }
   if (!(isOp(node, "Expand") || isOp(node, "Reshape")) ||
-      node.input_size() < 2 || known.intsOf(node.input(1)))
+      node.input_size() < 2 ||
+      (known.intsOf(node.input(1)) && !tracer.countAt(node.input(1))))
     return false;
   std::string to = writer.addConstant(asTensor(*known.shapeOf(node.output(0))),
                                       node.output(0) + "_shape");

@@ -238,8 +238,9 @@ bool RowTracer::visitReshape(const ::onnx::NodeProto &node) {
     before *= size;
   }
   // The number of rows is whatever is left, or computed.
-  const Shape *asked =
-      isOp(node, "Reshape") ? known.intsOf(node.input(1)) : nullptr;
+  const Shape *asked = isOp(node, "Reshape") && !countAt(node.input(1))
+                           ? known.intsOf(node.input(1))
+                           : nullptr;
   if (result.axis != 0 || to->empty() || (asked && asked->front() > 0))
     return false;
   // Elements of rows, as `y[mask] = rows` has them.

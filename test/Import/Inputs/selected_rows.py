@@ -130,6 +130,15 @@ kinds = {
                    node("ScatterND", ["x", "at", "updates"], ["y"], "put")],
                   initializers=[int64s("last", [-1]), int64s("shape", [4, 2]), int64s("width", [2]),
                                 tensor("token", [2], floats=[7.0, 8.0])]),
+    # x[x > 1.5] = x[x > 1.5] * 10, by a mask of elements.
+    "assigned": graph([node("Greater", ["x", "some"], ["mask"]), node("NonZero", ["mask"], ["places"], "places"),
+                       node("Transpose", ["places"], ["index"]), node("GatherND", ["x", "index"], ["picked"]),
+                       node("Mul", ["picked", "ten"], ["tens"]), node("Reshape", ["mask", "last"], ["flags"]),
+                       node("Cast", ["flags"], ["ones"], to=INT64), node("ReduceSum", ["ones"], ["many"], keepdims=1),
+                       node("Expand", ["tens", "many"], ["wide"]), node("Reshape", ["wide", "last"], ["updates"]),
+                       node("ScatterND", ["x", "index", "updates"], ["y"], "put")],
+                      [value("x", [4, 2])], [value("y", [4, 2])],
+                      [tensor("some", [], floats=[1.5]), tensor("ten", [], floats=[10.0]), int64s("last", [-1])]),
     # As many as there are is a number.
     "number": rows([node("Shape", ["tens"], ["shape"], "shape"), node("Cast", ["shape"], ["n"], "n", to=FLOAT),
                     node("Mul", ["base", "n"], ["y"], "y")]),
