@@ -23,6 +23,13 @@ using namespace llvm;
 namespace shardonnx {
 namespace {
 
+/// Files are not checked yet: sums may go round in circles, and lack operands.
+constexpr int kMostSteps = 64;
+
+StringRef inputOf(const ::onnx::NodeProto &node, int place) {
+  return place < node.input_size() ? StringRef(node.input(place)) : StringRef();
+}
+
 /// An index of an axis, which one node reads as operand number `place`.
 struct Index {
   std::string reader;
@@ -41,70 +48,79 @@ public:
     for (const ::onnx::TensorProto &tensor : graph.initializer())
       note(tensor.name(), tensor);
     for (const ::onnx::NodeProto &node : graph.node()) {
-      for (const std::string &output : node.output())
-        producers[output] = &node;
+      if (node.output_size() == 1 && !node.output(0).empty())
+        producers[node.output(0)] = &node;
       if (const auto *value = findAttribute(node, "value");
-          value && isOp(node, "Constant"))
+          value && isOp(node, "Constant") && node.output_size() == 1)
         note(node.output(0), value->t());
     }
   }
 
   /// Those of one Gather; none where it is another's.
   std::vector<Index> find(const ::onnx::NodeProto &gather) const;
+  /// Whether elements of what an op makes are handed on as this.
+  bool comesFrom(StringRef value, ArrayRef<StringRef> ops) const;
 
 private:
   const ::onnx::NodeProto *producerOf(StringRef value, StringRef op) const {
     const ::onnx::NodeProto *node = producers.lookup(value);
     return node && isOp(*node, op) ? node : nullptr;
   }
+  bool isSizeOfAxis(StringRef value) const;
   /// One axis, or several multiplied.
   bool isSize(StringRef value) const;
-  bool isNeverNegative(StringRef value) const;
 
   StringMap<const ::onnx::NodeProto *> producers;
   StringSet<> listsOfOne; // constants
 };
 
-bool Finder::isSize(StringRef value) const {
-  // A list of products, as deep as a tensor has axes.
-  while (const ::onnx::NodeProto *product = producerOf(value, "Mul")) {
-    if (!isSize(product->input(1)))
-      return false;
-    value = product->input(0);
-  }
+bool Finder::isSizeOfAxis(StringRef value) const {
   if (const ::onnx::NodeProto *gather = producerOf(value, "Gather"))
-    return producerOf(gather->input(0), "Shape") &&
-           listsOfOne.contains(gather->input(1));
+    return producerOf(inputOf(*gather, 0), "Shape") &&
+           listsOfOne.contains(inputOf(*gather, 1));
   return listsOfOne.contains(value);
 }
 
-bool Finder::isNeverNegative(StringRef value) const {
+bool Finder::isSize(StringRef value) const {
+  for (int step = 0; step < kMostSteps; ++step) {
+    const ::onnx::NodeProto *product = producerOf(value, "Mul");
+    if (!product)
+      return isSizeOfAxis(value);
+    if (!isSizeOfAxis(inputOf(*product, 1)))
+      return false;
+    value = inputOf(*product, 0);
+  }
+  return false;
+}
+
+bool Finder::comesFrom(StringRef value, ArrayRef<StringRef> ops) const {
   static const StringSet<> handsOn = {"Identity",  "Reshape", "Transpose",
                                       "Squeeze",   "Slice",   "Split",
                                       "Unsqueeze", "Expand",  "Gather"};
-  static const StringSet<> counts = {"NonZero", "ArgMax", "ArgMin"};
   const ::onnx::NodeProto *node = producers.lookup(value);
-  while (node && node->domain().empty() && handsOn.contains(node->op_type()))
-    node = producers.lookup(node->input(0));
-  return node && node->domain().empty() && counts.contains(node->op_type());
+  for (int step = 0; node && step < kMostSteps && node->domain().empty() &&
+                     handsOn.contains(node->op_type());
+       ++step)
+    node = producers.lookup(inputOf(*node, 0));
+  return node && node->domain().empty() && is_contained(ops, node->op_type());
 }
 
 std::vector<Index> Finder::find(const ::onnx::NodeProto &gather) const {
   if (!isOp(gather, "Gather") || gather.input_size() != 2 ||
-      intAttribute(gather, "axis", 0) != 0)
+      gather.output_size() != 1 || intAttribute(gather, "axis", 0) != 0)
     return {};
   const ::onnx::NodeProto *flatten = producerOf(gather.input(0), "Flatten");
   int64_t count = flatten ? intAttribute(*flatten, "axis", 1) : 0;
-  if (count < 2)
+  if (count < 2 || count > kMostSteps || flatten->input_size() != 1)
     return {};
   std::vector<Index> indices;
   const ::onnx::NodeProto *reader = &gather;
   int place = 1;
   for (int64_t axis = 0; axis < count - 1; ++axis) {
-    const ::onnx::NodeProto *sum = producerOf(reader->input(place), "Add");
+    const ::onnx::NodeProto *sum = producerOf(inputOf(*reader, place), "Add");
     const ::onnx::NodeProto *product =
-        sum ? producerOf(sum->input(1), "Mul") : nullptr;
-    if (!product || !isSize(product->input(1)))
+        sum ? producerOf(inputOf(*sum, 1), "Mul") : nullptr;
+    if (!product || !isSize(inputOf(*product, 1)))
       return {};
     indices.push_back({product->output(0), 0, axis, flatten->input(0)});
     reader = sum;
@@ -112,8 +128,9 @@ std::vector<Index> Finder::find(const ::onnx::NodeProto &gather) const {
   }
   indices.push_back({reader->output(0), place, count - 1, flatten->input(0)});
   erase_if(indices, [&](const Index &index) {
-    const ::onnx::NodeProto &node = *producers.lookup(index.reader);
-    return isNeverNegative(node.input(index.place));
+    const ::onnx::NodeProto *node = producers.lookup(index.reader);
+    return !node || comesFrom(inputOf(*node, index.place),
+                              {"NonZero", "ArgMax", "ArgMin"});
   });
   return indices;
 }
@@ -162,8 +179,9 @@ void countFromOwnEnds(::onnx::GraphProto &graph, int opset) {
 }
 
 /// The zeros are of the shape of what the sum adds them to, and nothing else
-/// reads them or the scatter.
+/// reads the scatter. A mask has no place twice.
 void addUp(::onnx::GraphProto &graph) {
+  Finder finder(graph);
   StringMap<const ::onnx::NodeProto *> shapes, zeros;
   StringMap<::onnx::NodeProto *> scatters;
   StringMap<int> readers;
@@ -173,21 +191,26 @@ void addUp(::onnx::GraphProto &graph) {
   for (const ::onnx::ValueInfoProto &output : graph.output())
     ++readers[output.name()];
   for (::onnx::NodeProto &node : *graph.mutable_node()) {
+    if (node.output_size() != 1)
+      continue;
     if (isOp(node, "Shape")) {
       shapes[node.output(0)] = &node;
     } else if (isOp(node, "ConstantOfShape")) {
       const ::onnx::AttributeProto *value = findAttribute(node, "value");
-      if (shapes.contains(node.input(0)) && value && isZeroTensor(value->t()))
-        zeros[node.output(0)] = shapes.lookup(node.input(0));
+      if (shapes.contains(inputOf(node, 0)) && value &&
+          isZeroTensor(value->t()))
+        zeros[node.output(0)] = shapes.lookup(inputOf(node, 0));
     } else if (isOp(node, "ScatterND")) {
-      if (zeros.contains(node.input(0)) &&
+      if (zeros.contains(inputOf(node, 0)) &&
           readers.lookup(node.output(0)) == 1 &&
-          !findAttribute(node, "reduction"))
+          !findAttribute(node, "reduction") &&
+          !finder.comesFrom(inputOf(node, 1), {"NonZero"}))
         scatters[node.output(0)] = &node;
     } else if (isOp(node, "Add")) {
-      auto scatter = scatters.find(node.input(1));
+      auto scatter = scatters.find(inputOf(node, 1));
       if (scatter != scatters.end() &&
-          zeros.lookup(scatter->second->input(0))->input(0) == node.input(0))
+          inputOf(*zeros.lookup(inputOf(*scatter->second, 0)), 0) ==
+              inputOf(node, 0))
         addAttribute(*scatter->second, "reduction", StringRef("add"));
     }
   }
