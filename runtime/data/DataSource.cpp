@@ -10,20 +10,9 @@
 #include "SeveralFiles.h"
 #include "TokenFile.h"
 #include "shardonnx/runtime/EndsWith.h"
-#include <sys/resource.h>
 
 namespace shardonnx::rt {
 namespace {
-
-// Every file stays open. The usual limit, 1024, is for programs that use
-// select(); the hard one is what the system allows.
-void allowOpenFiles() {
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)
-    return;
-  limit.rlim_cur = limit.rlim_max;
-  (void)::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 std::unique_ptr<DataSource>
 openFile(const std::string &path, const std::optional<std::string> &tokenType,
@@ -58,7 +47,6 @@ openData(const std::vector<std::string> &words,
   std::vector<std::string> paths = expandPatterns(words);
   if (paths.size() == 1)
     return openFile(paths.front(), tokenType, manifest, shiftLabels);
-  allowOpenFiles();
   std::vector<std::unique_ptr<DataSource>> files;
   for (const std::string &path : paths)
     files.push_back(openFile(path, tokenType, manifest, shiftLabels));

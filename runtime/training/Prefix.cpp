@@ -111,9 +111,14 @@ Prefix likeliestPrefix(const std::vector<std::vector<std::string>> &parameters,
   auto isLikely = [&](const Prefix &prefix) {
     return 2 * countOf(prefix) > static_cast<int64_t>(parameters.size());
   };
-  for (const std::vector<std::string> &names : parameters)
-    for (const Prefix &prefix : prefixesOf(names, file))
-      if (isLikely(prefix) && !isLikely({}))
+  if (isLikely({}))
+    return {};
+  // Each is looked for in the whole file: of more than half, some of the first
+  // parameters have it.
+  constexpr size_t kTried = 32;
+  for (size_t i = 0; i < std::min(kTried, parameters.size()); ++i)
+    for (const Prefix &prefix : prefixesOf(parameters[i], file))
+      if (isLikely(prefix))
         return prefix;
   return {};
 }

@@ -20,8 +20,11 @@
 #include "TraceFile.h"
 #include "Trainer.h"
 #include "Weights.h"
+#include "shardonnx/runtime/SameFile.h"
 #include "shardonnx/runtime/StandardStreams.h"
 #include <cstdlib>
+#include <filesystem>
+#include <limits>
 #include <random>
 #include <regex>
 #include <sys/prctl.h>
@@ -163,12 +166,15 @@ std::string flightRecordOf(const Options &options, const Group &group,
 }
 
 // The same command again, as batch systems give it, of a run that is over; what
-// it asks of the folder still holds.
+// it asks of the folder still holds. Of another folder nothing is known.
 void finishAgain(const Options &options, const Restored &restored) {
-  std::printf("done: '%s' is of the last step\n", restored.folder.c_str());
-  if (!options.save.empty() && options.keep > 0)
+  std::string folder = std::filesystem::path(restored.folder).parent_path();
+  if (options.keep > 0 && !options.save.empty() &&
+      isSameFile(options.save, folder))
+    // Beyond all steps: none is whole before it is looked at.
     SaveFolder(options.save, restored.state.step)
-        .prune(restored.state.step, options.keep);
+        .prune(std::numeric_limits<int64_t>::max(), options.keep);
+  std::printf("done: '%s' is of the last step\n", restored.folder.c_str());
 }
 
 // One rank of a group that has met. An error here is told by the first rank

@@ -30,18 +30,57 @@ Type demoted(Type type) {
   return cast<ShapedType>(type).clone(Float32Type::get(type.getContext()));
 }
 
-/// The nearest f32. What is finite stays so: the largest f64 stands for "larger
-/// than every number", which the largest f32 says of f32.
-APFloat nearestF32(APFloat value) {
-  bool isFinite = value.isFinite(), isNegative = value.isNegative(), inexact;
-  value.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &inexact);
-  if (isFinite && !value.isFinite())
-    return APFloat::getLargest(APFloat::IEEEsingle(), isNegative);
-  return value;
+/// A number that f32 does not hold, but for the largest f64, which masks have
+/// for minus infinity.
+bool isLarge(const APFloat &value) {
+  const llvm::fltSemantics &f32 = APFloat::IEEEsingle();
+  APFloat narrow = value;
+  bool inexact;
+  narrow.convert(f32, APFloat::rmNearestTiesToEven, &inexact);
+  return value.isFinite() && !narrow.isFinite() && !value.isLargest();
+}
+
+/// The nearest f32 that is not zero, one or infinite where the number is not:
+/// 1 - 1e-12 bounds a probability, the smallest f64 what a logarithm reads, the
+/// largest what is compared with it.
+APFloat nearestF32(const APFloat &value) {
+  const llvm::fltSemantics &f32 = APFloat::IEEEsingle();
+  APFloat narrow = value;
+  bool inexact;
+  narrow.convert(f32, APFloat::rmNearestTiesToEven, &inexact);
+  if (!inexact || !value.isFinite())
+    return narrow;
+  if (!narrow.isFinite())
+    return APFloat::getLargest(f32, value.isNegative());
+  if (narrow.isZero() || narrow.isDenormal())
+    return APFloat::getSmallestNormalized(f32, value.isNegative());
+  APFloat one(f32, 1);
+  if (value.isNegative())
+    one.changeSign();
+  if (narrow.bitwiseIsEqual(one)) {
+    APFloat back = narrow;
+    back.convert(value.getSemantics(), APFloat::rmNearestTiesToEven, &inexact);
+    narrow.next(/*nextDown=*/value < back);
+  }
+  return narrow;
+}
+
+/// Ops for which a number above all of f32 is a bound, or that hand it on.
+bool takesBounds(Operation *op) {
+  return isa<nn::CompareOp, nn::MaxOp, nn::MinOp, nn::SelectOp, nn::BroadcastOp,
+             nn::ReshapeOp>(op);
+}
+
+bool hasLarge(nn::ConstantOp op) {
+  auto elements = dyn_cast<DenseElementsAttr>(op.getValue());
+  return elements && elements.getElementType().isF64() &&
+         llvm::any_of(elements.getValues<APFloat>(), isLarge);
 }
 
 struct DemoteF64Pass : nn::impl::DemoteF64PassBase<DemoteF64Pass> {
   void runOnOperation() override {
+    if (failed(checkNumbers()))
+      return signalPassFailure();
     getOperation().walk([&](Operation *op) { visit(op); });
     for (auto function : getOperation().getOps<func::FuncOp>())
       retype(function);
@@ -53,6 +92,22 @@ struct DemoteF64Pass : nn::impl::DemoteF64PassBase<DemoteF64Pass> {
   }
 
 private:
+  /// As a factor it would be another number.
+  LogicalResult checkNumbers() {
+    auto checked = getOperation().walk([](nn::ConstantOp op) {
+      if (!hasLarge(op))
+        return WalkResult::advance();
+      for (Operation *user : op->getUsers())
+        if (!takesBounds(user)) {
+          user->emitError("computes with a float64 number that float32 does "
+                          "not hold; let the module use float32");
+          return WalkResult::interrupt();
+        }
+      return WalkResult::advance();
+    });
+    return failure(checked.wasInterrupted());
+  }
+
   void visit(Operation *op) {
     if (auto constant = dyn_cast<nn::ConstantOp>(op))
       return round(constant);
@@ -92,6 +147,11 @@ private:
                           body.getTerminator()->getOperandTypes()));
   }
 
+  static bool ofIntegers(Operation *op) {
+    auto cast = dyn_cast<nn::CastOp>(op);
+    return cast && nn::elementType(cast.getOperand()).isInteger();
+  }
+
   void warn() const {
     if (computed.empty())
       return;
@@ -99,6 +159,8 @@ private:
     warning << "is float64 in the graph and computed in float32";
     if (computed.size() > 1)
       warning << ", as " << computed.size() - 1 << " more are";
+    if (llvm::any_of(computed, ofIntegers))
+      warning << "; integers beyond 16777216 are rounded";
   }
 
   llvm::SmallVector<nn::CastOp> widening; // of f32, to what is f32 now
