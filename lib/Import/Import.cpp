@@ -117,10 +117,8 @@ public:
       return {};
     noteChanging(metadata, forTraining);
     resolveFlow(&stripped);
-    if (forTraining) {
+    if (forTraining)
       widenNarrowInputs(*model.mutable_graph());
-      mendLegacyIndices(*model.mutable_graph(), opsetOf(model));
-    }
     FailureOr<ModelInitializers> taken = takeInitializers(
         model, stripped, metadata, options, &context, diagnostics);
     if (failed(taken))
@@ -408,6 +406,7 @@ void Importer::expandFunctions() {
 /// Functions inlined, opset raised where it is too old, checked, and typed.
 LogicalResult Importer::normalize(const Metadata &metadata,
                                   ArrayRef<Initializer> initializers) {
+  bool isLegacy = !options.inputs && isUntold(model, metadata);
   // Initializers have left the inputs, where older files list them, too.
   model.set_ir_version(std::max<int64_t>(model.ir_version(), separateInputsIR));
   completeFunctions(model);
@@ -424,6 +423,12 @@ LogicalResult Importer::normalize(const Metadata &metadata,
     return failure();
   if (failed(check()))
     return failure();
+  // An attribute of newer opsets than the file's may come of it: checked
+  // before.
+  if (isLegacy)
+    mendLegacyIndices(model, opsetOf(model), [&](const Twine &what) {
+      diagnostics.warning("'" + options.model + "': " + what);
+    });
   writeOutRows(metadata, initializers);
   expandFunctions();
   if (failed(refuseUnsupported(metadata, /*expanded=*/true)))

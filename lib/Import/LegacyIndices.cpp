@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // See LegacyIndices.h. The exporter's sums are told from a module's own
-// `x.flatten(0, 1)[i * size + j]` by the sizes: PyTorch's are scalars, the
-// exporter's are lists of one.
+// `x.flatten(0, 1)[i * size + j]` by what follows: it gives what it has
+// gathered the shape of the sum, by a Reshape to `Concat(…, Shape(sum), …)`.
 
 #include "LegacyIndices.h"
 
 #include "KnownTensors.h"
 #include "NodeWriter.h"
+#include "OnnxLibrary.h"
 #include "Subgraphs.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -23,156 +24,246 @@ using namespace llvm;
 namespace shardonnx {
 namespace {
 
-/// Files are not checked yet: sums may go round in circles, and lack operands.
+/// Sums of more axes are nobody's, and bodies of ops may be as long.
 constexpr int kMostSteps = 64;
 
 StringRef inputOf(const ::onnx::NodeProto &node, int place) {
   return place < node.input_size() ? StringRef(node.input(place)) : StringRef();
 }
 
-/// An index of an axis, which one node reads as operand number `place`.
-struct Index {
-  std::string reader;
-  int place;
-  int64_t axis;
-  std::string flattened;
+/// `indices[0] * sizes[1] * … + … + indices.back()`, as one Gather reads it.
+/// The first index stays as it is, and has no name here; nor have constants.
+struct IndexSum {
+  std::vector<std::string> indices, products; // one product less
+  std::vector<int64_t> sizes;                 // of the axes
+  bool exact = true; // as the exporter writes it, of known sizes
+
+  auto key() const { return std::tie(indices, products, sizes); }
+  bool operator<(const IndexSum &other) const { return key() < other.key(); }
 };
 
 class Finder {
 public:
-  explicit Finder(const ::onnx::GraphProto &graph) {
-    auto note = [&](const std::string &name, const ::onnx::TensorProto &value) {
-      if (value.dims_size() == 1 && value.dims(0) == 1)
-        listsOfOne.insert(name);
-    };
-    for (const ::onnx::TensorProto &tensor : graph.initializer())
-      note(tensor.name(), tensor);
-    for (const ::onnx::NodeProto &node : graph.node()) {
-      if (node.output_size() == 1 && !node.output(0).empty())
-        producers[node.output(0)] = &node;
-      if (const auto *value = findAttribute(node, "value");
-          value && isOp(node, "Constant") && node.output_size() == 1)
-        note(node.output(0), value->t());
-    }
+  Finder(const ::onnx::GraphProto &graph, const KnownTensors &known)
+      : known(known) {
+    for (const ::onnx::NodeProto &node : graph.node())
+      for (const std::string &input : node.input())
+        readers[input].push_back(&node);
+    for (const ::onnx::ValueInfoProto &output : graph.output())
+      readers[output.name()].push_back(nullptr);
   }
 
-  /// Those of one Gather; none where it is another's.
-  std::vector<Index> find(const ::onnx::NodeProto &gather) const;
+  /// Of one Gather; nothing where it is another's, or has no index that may
+  /// be negative.
+  std::optional<IndexSum> find(const ::onnx::NodeProto &gather) const;
   /// Whether elements of what an op makes are handed on as this.
   bool comesFrom(StringRef value, ArrayRef<StringRef> ops) const;
+  /// Null where there are several, or the graph returns it.
+  const ::onnx::NodeProto *onlyReader(StringRef value) const {
+    auto found = readers.find(value);
+    return found != readers.end() && found->second.size() == 1
+               ? found->second.front()
+               : nullptr;
+  }
 
 private:
   const ::onnx::NodeProto *producerOf(StringRef value, StringRef op) const {
-    const ::onnx::NodeProto *node = producers.lookup(value);
+    const ::onnx::NodeProto *node = known.producerOf(value);
     return node && isOp(*node, op) ? node : nullptr;
   }
-  bool isSizeOfAxis(StringRef value) const;
-  /// One axis, or several multiplied.
-  bool isSize(StringRef value) const;
+  /// Of the list of one number that is the size of axes; PyTorch's own sizes
+  /// are scalars.
+  std::optional<int64_t> sizeOf(StringRef value, int steps = 0) const;
+  bool isListOfOne(StringRef value) const {
+    const std::vector<int64_t> *shape = known.shapeOf(value);
+    return shape && *shape == std::vector<int64_t>{1};
+  }
+  bool takesShapeOf(const ::onnx::NodeProto &gather, StringRef sum) const;
+  bool mayBeNegative(StringRef index) const {
+    return !comesFrom(index, {"NonZero", "ArgMax", "ArgMin"});
+  }
 
-  StringMap<const ::onnx::NodeProto *> producers;
-  StringSet<> listsOfOne; // constants
+  const KnownTensors &known;
+  StringMap<SmallVector<const ::onnx::NodeProto *, 2>> readers;
 };
 
-bool Finder::isSizeOfAxis(StringRef value) const {
-  if (const ::onnx::NodeProto *gather = producerOf(value, "Gather"))
-    return producerOf(inputOf(*gather, 0), "Shape") &&
-           listsOfOne.contains(inputOf(*gather, 1));
-  return listsOfOne.contains(value);
-}
-
-bool Finder::isSize(StringRef value) const {
-  for (int step = 0; step < kMostSteps; ++step) {
-    const ::onnx::NodeProto *product = producerOf(value, "Mul");
-    if (!product)
-      return isSizeOfAxis(value);
-    if (!isSizeOfAxis(inputOf(*product, 1)))
-      return false;
-    value = inputOf(*product, 0);
+std::optional<int64_t> Finder::sizeOf(StringRef value, int steps) const {
+  if (steps > kMostSteps || !isListOfOne(value))
+    return std::nullopt;
+  if (const std::vector<int64_t> *ints = known.intsOf(value))
+    return ints->front();
+  if (const ::onnx::NodeProto *same = producerOf(value, "Identity"))
+    return sizeOf(inputOf(*same, 0), steps + 1);
+  if (const ::onnx::NodeProto *product = producerOf(value, "Mul")) {
+    auto left = sizeOf(inputOf(*product, 0), steps + 1);
+    auto right = sizeOf(inputOf(*product, 1), steps + 1);
+    return left && right && isUInt<31>(*left) && isUInt<31>(*right)
+               ? std::optional(*left * *right)
+               : std::nullopt;
   }
-  return false;
+  const ::onnx::NodeProto *gather = producerOf(value, "Gather");
+  const ::onnx::NodeProto *shape =
+      gather ? producerOf(inputOf(*gather, 0), "Shape") : nullptr;
+  if (!shape || shape->attribute_size() > 0)
+    return std::nullopt;
+  const std::vector<int64_t> *sizes = known.shapeOf(inputOf(*shape, 0));
+  const std::vector<int64_t> *axis = known.intsOf(inputOf(*gather, 1));
+  if (!sizes || !axis || axis->size() != 1 || axis->front() < 0 ||
+      axis->front() >= int64_t(sizes->size()))
+    return std::nullopt;
+  return (*sizes)[axis->front()];
 }
 
 bool Finder::comesFrom(StringRef value, ArrayRef<StringRef> ops) const {
   static const StringSet<> handsOn = {"Identity",  "Reshape", "Transpose",
                                       "Squeeze",   "Slice",   "Split",
                                       "Unsqueeze", "Expand",  "Gather"};
-  const ::onnx::NodeProto *node = producers.lookup(value);
+  const ::onnx::NodeProto *node = known.producerOf(value);
   for (int step = 0; node && step < kMostSteps && node->domain().empty() &&
                      handsOn.contains(node->op_type());
        ++step)
-    node = producers.lookup(inputOf(*node, 0));
+    node = known.producerOf(inputOf(*node, 0));
   return node && node->domain().empty() && is_contained(ops, node->op_type());
 }
 
-std::vector<Index> Finder::find(const ::onnx::NodeProto &gather) const {
+bool Finder::takesShapeOf(const ::onnx::NodeProto &gather,
+                          StringRef sum) const {
+  const ::onnx::NodeProto *node = onlyReader(gather.output(0));
+  for (int step = 0; node && step < 3; ++step) {
+    bool reshapes = isOp(*node, "Reshape");
+    if ((!reshapes && !isOp(*node, "Transpose")) || node->output_size() != 1)
+      return false;
+    const ::onnx::NodeProto *shape =
+        reshapes ? producerOf(inputOf(*node, 1), "Concat") : nullptr;
+    if (shape && any_of(shape->input(), [&](const std::string &part) {
+          const ::onnx::NodeProto *of = producerOf(part, "Shape");
+          return of && inputOf(*of, 0) == sum;
+        }))
+      return true;
+    node = onlyReader(node->output(0));
+  }
+  return false;
+}
+
+std::optional<IndexSum> Finder::find(const ::onnx::NodeProto &gather) const {
   if (!isOp(gather, "Gather") || gather.input_size() != 2 ||
       gather.output_size() != 1 || intAttribute(gather, "axis", 0) != 0)
-    return {};
+    return std::nullopt;
   const ::onnx::NodeProto *flatten = producerOf(gather.input(0), "Flatten");
   int64_t count = flatten ? intAttribute(*flatten, "axis", 1) : 0;
   if (count < 2 || count > kMostSteps || flatten->input_size() != 1)
-    return {};
-  std::vector<Index> indices;
-  const ::onnx::NodeProto *reader = &gather;
-  int place = 1;
+    return std::nullopt;
+  IndexSum sum;
+  const bool isExporters = takesShapeOf(gather, gather.input(1));
+  sum.exact = isExporters;
+  const std::vector<int64_t> *shape = known.shapeOf(flatten->input(0));
+  if (shape && int64_t(shape->size()) >= count)
+    sum.sizes.assign(shape->begin(), shape->begin() + count);
+  else
+    sum.exact = false;
+  bool ownStride = false;
+  StringRef value = gather.input(1);
   for (int64_t axis = 0; axis < count - 1; ++axis) {
-    const ::onnx::NodeProto *sum = producerOf(inputOf(*reader, place), "Add");
-    const ::onnx::NodeProto *product =
-        sum ? producerOf(inputOf(*sum, 1), "Mul") : nullptr;
-    if (!product || !isSize(inputOf(*product, 1)))
-      return {};
-    indices.push_back({product->output(0), 0, axis, flatten->input(0)});
-    reader = sum;
-    place = 0;
+    const ::onnx::NodeProto *add = producerOf(value, "Add");
+    if (!add)
+      return std::nullopt;
+    const ::onnx::NodeProto *product = producerOf(inputOf(*add, 1), "Mul");
+    std::optional<int64_t> size =
+        product ? sizeOf(inputOf(*product, 1)) : std::nullopt;
+    // An index that is a constant has been multiplied already.
+    if (!product && !known.isConstant(inputOf(*add, 1)))
+      return std::nullopt;
+    if (product && !isListOfOne(inputOf(*product, 1)) &&
+        (!isExporters || known.shapeOf(inputOf(*product, 1))))
+      return std::nullopt;
+    // The sizes of any other sum are not those of the axes.
+    if (size && !sum.sizes.empty() &&
+        *size != elementsOf(ArrayRef(sum.sizes).drop_front(axis + 1)))
+      ownStride = true;
+    sum.exact &= size || (!product && axis == 0);
+    sum.products.push_back(inputOf(*add, 1).str());
+    sum.indices.push_back(product && axis > 0 ? inputOf(*product, 0).str()
+                                              : std::string());
+    value = inputOf(*add, 0);
   }
-  indices.push_back({reader->output(0), place, count - 1, flatten->input(0)});
-  erase_if(indices, [&](const Index &index) {
-    const ::onnx::NodeProto *node = producers.lookup(index.reader);
-    return !node || comesFrom(inputOf(*node, index.place),
-                              {"NonZero", "ArgMax", "ArgMin"});
-  });
-  return indices;
+  sum.indices.push_back(value.str());
+  if (ownStride)
+    return std::nullopt;
+  bool any = false;
+  for (std::string &index : MutableArrayRef(sum.indices).drop_front()) {
+    any |= index.empty() || mayBeNegative(index);
+    sum.exact &= known.typeOf(index) == ::onnx::TensorProto::INT64;
+  }
+  if (!any)
+    return std::nullopt;
+  return sum;
 }
 
-/// The index, counted from the beginning.
-std::string writeCounted(NodeWriter &writer, const Index &index,
-                         const std::string &value) {
+/// The sum of indices that are counted from the beginnings of their axes. The
+/// old one may be another's, too.
+std::string writeCounted(NodeWriter &writer, const IndexSum &sum,
+                         const std::string &name) {
   auto add = [&](StringRef op, ArrayRef<std::string> inputs) {
-    std::string result = writer.names.newName(value + "_counted");
+    std::string result = writer.names.newName(name + "_counted");
     writer.add(op, inputs, {result});
     return result;
   };
   auto list = [&](int64_t number) {
-    return writer.addConstant(asTensor({number}), value + "_counted");
+    return writer.addConstant(asTensor({number}), name + "_counted");
   };
-  std::string size =
-      add("Gather", {add("Shape", {index.flattened}), list(index.axis)});
-  return add("Where",
-             {add("Less", {value, list(0)}), add("Add", {value, size}), value});
+  auto counted = [&](size_t axis) {
+    const std::string &index = sum.indices[axis];
+    return add("Where", {add("Less", {index, list(0)}),
+                         add("Add", {index, list(sum.sizes[axis])}), index});
+  };
+  size_t last = sum.sizes.size() - 1;
+  std::string result = counted(last);
+  for (size_t axis = last; axis-- > 0;) {
+    std::string product = sum.products[axis];
+    if (axis > 0)
+      product = add(
+          "Mul", {counted(axis),
+                  list(elementsOf(ArrayRef(sum.sizes).drop_front(axis + 1)))});
+    result = add("Add", {result, product});
+  }
+  return result;
 }
 
-void countFromOwnEnds(::onnx::GraphProto &graph, int opset) {
-  // By the result of the node that reads it: sums may be shared.
-  std::map<std::pair<std::string, int>, Index> found;
-  Finder finder(graph);
-  for (const ::onnx::NodeProto &node : graph.node())
-    for (const Index &index : finder.find(node))
-      found.try_emplace({index.reader, index.place}, index);
+void countFromOwnEnds(::onnx::GraphProto &graph, int opset,
+                      const KnownTensors &known,
+                      function_ref<void(const Twine &)> warn) {
+  StringMap<IndexSum> found; // by the result of the Gather
+  {
+    Finder finder(graph, known);
+    for (const ::onnx::NodeProto &node : graph.node()) {
+      std::optional<IndexSum> sum = finder.find(node);
+      if (!sum)
+        continue;
+      if (sum->exact)
+        found.try_emplace(node.output(0), std::move(*sum));
+      else
+        warn("node '" + node.name() +
+             "' (Gather) may be x[i, j] of the older exporter, or the module's "
+             "own sum of places: where it is x[i, j], a negative j finds "
+             "another element than in the module; export with dynamo=True, or "
+             "count from the beginning");
+    }
+  }
   if (found.empty())
     return;
   NodeWriter writer(graph, opset);
+  std::map<IndexSum, std::string> written;
   ::google::protobuf::RepeatedPtrField<::onnx::NodeProto> nodes;
   nodes.Swap(graph.mutable_node());
   for (::onnx::NodeProto &node : nodes) {
-    writer.standFor(node);
-    for (int place = 0; place < node.input_size(); ++place) {
-      if (node.output_size() == 0)
-        continue;
-      auto index = found.find({node.output(0), place});
-      if (index != found.end())
-        *node.mutable_input(place) =
-            writeCounted(writer, index->second, node.input(place));
+    auto sum =
+        node.output_size() == 1 ? found.find(node.output(0)) : found.end();
+    if (sum != found.end()) {
+      writer.standFor(node);
+      std::string &result = written[sum->second];
+      if (result.empty())
+        result = writeCounted(writer, sum->second, node.input(1));
+      *node.mutable_input(1) = result;
     }
     writer.keep(node);
   }
@@ -180,51 +271,48 @@ void countFromOwnEnds(::onnx::GraphProto &graph, int opset) {
 
 /// The zeros are of the shape of what the sum adds them to, and nothing else
 /// reads the scatter. A mask has no place twice.
-void addUp(::onnx::GraphProto &graph) {
-  Finder finder(graph);
-  StringMap<const ::onnx::NodeProto *> shapes, zeros;
-  StringMap<::onnx::NodeProto *> scatters;
-  StringMap<int> readers;
-  for (const ::onnx::NodeProto &node : graph.node())
-    for (const std::string &input : node.input())
-      ++readers[input];
-  for (const ::onnx::ValueInfoProto &output : graph.output())
-    ++readers[output.name()];
+void addUp(::onnx::GraphProto &graph, const KnownTensors &known) {
+  Finder finder(graph, known);
+  // Whether the zeros are of its shape: by their size, or as it says.
+  auto areLike = [&](StringRef zeros, StringRef other) {
+    const std::vector<int64_t> *shape = known.shapeOf(zeros);
+    const std::vector<int64_t> *wanted = known.shapeOf(other);
+    if (shape && wanted)
+      return *shape == *wanted;
+    const ::onnx::NodeProto *node = known.producerOf(zeros);
+    const ::onnx::NodeProto *size = node && isOp(*node, "ConstantOfShape")
+                                        ? known.producerOf(inputOf(*node, 0))
+                                        : nullptr;
+    return size && isOp(*size, "Shape") && size->attribute_size() == 0 &&
+           inputOf(*size, 0) == other;
+  };
   for (::onnx::NodeProto &node : *graph.mutable_node()) {
-    if (node.output_size() != 1)
+    if (!isOp(node, "ScatterND") || node.output_size() != 1 ||
+        findAttribute(node, "reduction") || !known.isZero(inputOf(node, 0)) ||
+        finder.comesFrom(inputOf(node, 1), {"NonZero"}))
       continue;
-    if (isOp(node, "Shape")) {
-      shapes[node.output(0)] = &node;
-    } else if (isOp(node, "ConstantOfShape")) {
-      const ::onnx::AttributeProto *value = findAttribute(node, "value");
-      if (shapes.contains(inputOf(node, 0)) && value &&
-          isZeroTensor(value->t()))
-        zeros[node.output(0)] = shapes.lookup(inputOf(node, 0));
-    } else if (isOp(node, "ScatterND")) {
-      if (zeros.contains(inputOf(node, 0)) &&
-          readers.lookup(node.output(0)) == 1 &&
-          !findAttribute(node, "reduction") &&
-          !finder.comesFrom(inputOf(node, 1), {"NonZero"}))
-        scatters[node.output(0)] = &node;
-    } else if (isOp(node, "Add")) {
-      auto scatter = scatters.find(inputOf(node, 1));
-      if (scatter != scatters.end() &&
-          inputOf(*zeros.lookup(inputOf(*scatter->second, 0)), 0) ==
-              inputOf(node, 0))
-        addAttribute(*scatter->second, "reduction", StringRef("add"));
-    }
+    const ::onnx::NodeProto *sum = finder.onlyReader(node.output(0));
+    if (sum && isOp(*sum, "Add") && inputOf(*sum, 1) == node.output(0) &&
+        areLike(inputOf(node, 0), inputOf(*sum, 0)))
+      addAttribute(node, "reduction", StringRef("add"));
   }
 }
 
-/// Since which a scatter can add up.
-constexpr int kScattersAdd = 16;
-
 } // namespace
 
-void mendLegacyIndices(::onnx::GraphProto &graph, int opset) {
-  countFromOwnEnds(graph, opset);
-  if (opset >= kScattersAdd)
-    addUp(graph);
+void mendLegacyIndices(::onnx::ModelProto &model, int opset,
+                       function_ref<void(const Twine &)> warn) {
+  if (none_of(model.graph().node(), [](const ::onnx::NodeProto &node) {
+        return isOp(node, "Flatten") || isOp(node, "ScatterND");
+      }))
+    return;
+  // What cannot be inferred is not mended.
+  ::onnx::ModelProto typed = model;
+  consumeError(onnxlib::inferShapes(typed));
+  KnownTensors known(typed.graph());
+  ::onnx::GraphProto &graph = *model.mutable_graph();
+  addUp(graph, known);
+  countFromOwnEnds(graph, opset, known, warn);
 }
 
 } // namespace shardonnx

@@ -6,22 +6,27 @@
 //  - `x[i, j]` becomes one Gather of the axes made one, at i * size + j. A
 //    negative j counts from the end of its own axis in the module, and finds an
 //    element of the row before in the file. So reads `x[rows, mask.argmin(1) -
-//    1]` of a mask that has no end.
+//    1]` of a mask that has no end. A negative i finds the same in both.
 //  - `x.index_put(i, y, accumulate=True)` becomes a ScatterND to zeros and a
 //    sum, which keeps one of the elements that an index chooses twice.
 
 #ifndef SHARDONNX_LIB_IMPORT_LEGACYINDICES_H
 #define SHARDONNX_LIB_IMPORT_LEGACYINDICES_H
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+
 namespace onnx {
-class GraphProto;
+class ModelProto;
 }
 
 namespace shardonnx {
 
-/// Adds the size of its axis to every such index that is negative, and lets
-/// such scatters add up.
-void mendLegacyIndices(::onnx::GraphProto &graph, int opset);
+/// In a checked file of the older exporter: adds the size of its axis to every
+/// such index that is negative, and lets such scatters add up. What may be one
+/// or a module's own arithmetic stays, and is warned of.
+void mendLegacyIndices(::onnx::ModelProto &model, int opset,
+                       llvm::function_ref<void(const llvm::Twine &)> warn);
 
 } // namespace shardonnx
 
