@@ -6,8 +6,18 @@
 #
 #   pairs    weight[i, j] of a [2, 3] matrix
 #   triples  weight[i, j, k] of a [2, 2, 3] one
-#   own      weight.flatten(0, 1)[i * 3 + j], which no axis of its own ends
+#   number   weight.flatten(0, 1)[i * 3 + j], which no axis of its own ends
+#   list     the same of a list of one number: the sum is one of the exporter's
+#   stride   weight[i, j]'s form for sizes that no axis has
 #   put      weight.index_put((i,), y, accumulate=True)
+#
+# and as it folds and merges what parameters have:
+#
+#   folded-put  put, by a constant size; folded-put13 of opset 13
+#   shared      weight[i, j] and of a [5, 3] other, by one size and its Identity
+#   merged      the same of a [5, 4] other, which read one sum (onnxslim), whose
+#               second size is wrong then, so that it is the module's own
+#   merged-same of a [5, 3] other
 #
 # The loss is the sum of squares of what is chosen, so that each element's
 # gradient says which it was.
@@ -19,53 +29,97 @@ import sys
 from onnxfile import *
 
 folder, kind = sys.argv[1], sys.argv[2]
+PUTS = {"put": 20, "folded-put": 17, "folded-put13": 13}
+TWO = {"shared": [5, 3], "merged": [5, 4], "merged-same": [5, 3]}
+OWN = {"number": 3, "list": 3}
 indices = {"i": [0, 1, 1, -1], "j": [-1, 0, 2, -3]}
 shape = [2, 3]
-if kind in ("triples", "own"):
-    shape = [2, 2, 3] if kind == "triples" else [2, 3, 1]
+if kind in OWN:
+    shape = [2, 3, 1]
 if kind == "triples":
+    shape = [2, 2, 3]
     indices = {"i": [0, 1, -1, -1], "j": [-1, 0, 1, -2], "k": [2, -1, -2, -3]}
-if kind == "put":
+if kind in PUTS:
     indices, shape = {"i": [0, 1, 1, -1]}, [4]
+
+
+def count(sizes):
+    return sizes[0] * count(sizes[1:]) if sizes else 1
+
+
+def weight(name, sizes):
+    return tensor(name, sizes,
+                  floats=[float(n + 1) for n in range(count(sizes))])
 
 
 def size(axis, name):
     return [node("Gather", ["shape", f"at{axis}"], [name], axis=0)]
 
 
-initializers = [tensor("weight", shape, floats=[float(n + 1) for n in range(
-    4 if kind == "put" else 12 if kind == "triples" else 6)])]
+def gather(of, at, shape_of, name):
+    """The exporter gives what it has gathered the shape of the indices."""
+    return [node("Flatten", [of], [f"{name}flat"], axis=len(indices)),
+            node("Gather", [f"{name}flat", at], [f"{name}row"], axis=0),
+            node("Shape", [shape_of], [f"{name}sizes"]),
+            node("Reshape", [f"{name}row", "last"], [f"{name}list"]),
+            node("Concat", [f"{name}sizes"], [f"{name}final"], axis=0),
+            node("Reshape", [f"{name}list", f"{name}final"], [name])]
+
+
+initializers = [weight("weight", shape), int64s("last", [-1])]
 initializers += [int64s(f"at{axis}", [axis]) for axis in range(3)]
 nodes = [node("Shape", ["weight"], ["shape"])]
-if kind == "put":
+if kind in PUTS:
+    folded = kind != "put"
     nodes += [node("Unsqueeze", ["i", "last"], ["column"]),
-              node("ConstantOfShape", ["shape"], ["zeros"],
-                   value=tensor("", [1], floats=[0.0])),
+              node("ConstantOfShape", ["four" if folded else "shape"],
+                   ["zeros"], value=tensor("", [1], floats=[0.0])),
               node("ScatterND", ["zeros", "column", "ones"], ["put"]),
               node("Add", ["weight", "put"], ["chosen"])]
-    initializers += [int64s("last", [-1]),
-                     tensor("ones", [4], floats=[1.0, 2.0, 4.0, 8.0])]
-else:
-    nodes += [node("Flatten", ["weight"], ["flat"], axis=len(indices))]
-    if kind == "triples":
-        nodes += size(2, "size2") + size(1, "size1") + [
-            node("Mul", ["j", "size2"], ["before"]),
-            node("Add", ["k", "before"], ["inner"]),
-            node("Mul", ["size2", "size1"], ["stride"]),
-            node("Mul", ["i", "stride"], ["outer"]),
-            node("Add", ["inner", "outer"], ["at"])]
+    initializers += [tensor("ones", [4], floats=[1.0, 2.0, 4.0, 8.0])]
+    initializers += [int64s("four", [4])] if folded else []
+elif kind == "triples":
+    nodes += size(2, "size2") + size(1, "size1") + [
+        node("Mul", ["j", "size2"], ["before"]),
+        node("Add", ["k", "before"], ["inner"]),
+        node("Mul", ["size2", "size1"], ["stride"]),
+        node("Mul", ["i", "stride"], ["outer"]),
+        node("Add", ["inner", "outer"], ["at"])]
+    nodes += gather("weight", "at", "at", "chosen")
+elif kind in OWN:
+    initializers += [int64s("three", [3]) if kind == "list" else
+                     tensor("three", [], INT64, raw=struct.pack("<q", 3))]
+    nodes += [node("Mul", ["i", "three"], ["outer"]),
+              node("Add", ["j", "outer"], ["at"]),
+              node("Flatten", ["weight"], ["flat"], axis=2),
+              node("Gather", ["flat", "at"], ["chosen"], name="own", axis=0)]
+elif kind in TWO:
+    initializers += [weight("other", TWO[kind]), int64s("three", [3])]
+    nodes += [node("Mul", ["i", "three"], ["outer"]),
+              node("Add", ["j", "outer"], ["at"])]
+    nodes += gather("weight", "at", "at", "mine")
+    if kind == "shared":
+        nodes[:0] = [node("Identity", ["three"], ["again"])]
+        nodes += [node("Mul", ["i", "again"], ["outer2"]),
+                  node("Add", ["j", "outer2"], ["sum2"])]
+        nodes += gather("other", "sum2", "sum2", "yours")
     else:
-        stride = "three" if kind == "own" else "size1"
-        nodes += ([] if kind == "own" else size(1, "size1")) + [
-            node("Mul", ["i", stride], ["outer"]),
-            node("Add", ["j", "outer"], ["at"])]
-        initializers += [tensor("three", [], INT64, raw=struct.pack("<q", 3))]
-    nodes += [node("Gather", ["flat", "at"], ["chosen"], axis=0)]
+        nodes += gather("other", "at", "at", "yours")
+    nodes += [node("Add", ["mine", "yours"], ["chosen"])]
+else:
+    if kind == "stride":
+        nodes += [node("Identity", ["at2"], ["size1"])]
+    else:
+        nodes += size(1, "size1")
+    nodes += [node("Mul", ["i", "size1"], ["outer"]),
+              node("Add", ["j", "outer"], ["at"])]
+    nodes += gather("weight", "at", "at", "chosen")
 nodes += [node("Mul", ["chosen", "chosen"], ["squares"]),
           node("ReduceSum", ["squares"], ["loss"], keepdims=0)]
 os.makedirs(folder, exist_ok=True)
 write(model(graph(nodes, [value(name, [4], INT64) for name in indices],
-                  [value("loss", [])], initializers), producer="pytorch"),
+                  [value("loss", [])], initializers), producer="pytorch",
+            opset=PUTS.get(kind, 17)),
       folder + "/m.onnx")
 header = ",".join(
     f'"{name}":{{"dtype":"I64","shape":[4],"data_offsets":[{32 * n},{32 * n + 32}]}}'
@@ -75,3 +129,9 @@ with open(folder + "/data.safetensors", "wb") as file:
     file.write(struct.pack("<Q", len(header)) + header)
     for numbers in indices.values():
         file.write(struct.pack("<4q", *numbers))
+for name, numbers in indices.items():
+    about = "{'descr': '<i8', 'fortran_order': False, 'shape': (4,), }"
+    about = about.ljust(117) + "\n"
+    with open(f"{folder}/{name}.npy", "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(about)) +
+                   about.encode() + struct.pack("<4q", *numbers))
