@@ -27,6 +27,9 @@ namespace {
 /// Sums of more axes are nobody's, and bodies of ops may be as long.
 constexpr int kMostSteps = 64;
 
+/// A size, such as that of the rows that a mask selects.
+constexpr int64_t kUnknown = -1;
+
 StringRef inputOf(const ::onnx::NodeProto &node, int place) {
   return place < node.input_size() ? StringRef(node.input(place)) : StringRef();
 }
@@ -44,8 +47,18 @@ struct IndexSum {
 
 class Finder {
 public:
-  Finder(const ::onnx::GraphProto &graph, const KnownTensors &known)
+  /// `typed`: the graph with shapes, as far as they can be inferred.
+  Finder(const ::onnx::GraphProto &graph, const ::onnx::GraphProto &typed,
+         const KnownTensors &known)
       : known(known) {
+    for (const auto *values :
+         {&typed.value_info(), &typed.input(), &typed.output()})
+      for (const ::onnx::ValueInfoProto &value : *values)
+        if (value.type().tensor_type().has_shape()) {
+          std::vector<int64_t> &sizes = partlyKnown[value.name()];
+          for (const auto &dim : value.type().tensor_type().shape().dim())
+            sizes.push_back(dim.has_dim_value() ? dim.dim_value() : kUnknown);
+        }
     for (const ::onnx::NodeProto &node : graph.node())
       for (const std::string &input : node.input())
         readers[input].push_back(&node);
@@ -83,7 +96,15 @@ private:
     return !comesFrom(index, {"NonZero", "ArgMax", "ArgMin"});
   }
 
+  const std::vector<int64_t> *sizesOf(StringRef value) const {
+    if (const std::vector<int64_t> *shape = known.shapeOf(value))
+      return shape;
+    auto found = partlyKnown.find(value);
+    return found == partlyKnown.end() ? nullptr : &found->second;
+  }
+
   const KnownTensors &known;
+  StringMap<std::vector<int64_t>> partlyKnown;
   StringMap<SmallVector<const ::onnx::NodeProto *, 2>> readers;
 };
 
@@ -106,10 +127,11 @@ std::optional<int64_t> Finder::sizeOf(StringRef value, int steps) const {
       gather ? producerOf(inputOf(*gather, 0), "Shape") : nullptr;
   if (!shape || shape->attribute_size() > 0)
     return std::nullopt;
-  const std::vector<int64_t> *sizes = known.shapeOf(inputOf(*shape, 0));
+  const std::vector<int64_t> *sizes = sizesOf(inputOf(*shape, 0));
   const std::vector<int64_t> *axis = known.intsOf(inputOf(*gather, 1));
   if (!sizes || !axis || axis->size() != 1 || axis->front() < 0 ||
-      axis->front() >= int64_t(sizes->size()))
+      axis->front() >= int64_t(sizes->size()) ||
+      (*sizes)[axis->front()] == kUnknown)
     return std::nullopt;
   return (*sizes)[axis->front()];
 }
@@ -156,11 +178,15 @@ std::optional<IndexSum> Finder::find(const ::onnx::NodeProto &gather) const {
   IndexSum sum;
   const bool isExporters = takesShapeOf(gather, gather.input(1));
   sum.exact = isExporters;
-  const std::vector<int64_t> *shape = known.shapeOf(flatten->input(0));
+  const std::vector<int64_t> *shape = sizesOf(flatten->input(0));
   if (shape && int64_t(shape->size()) >= count)
     sum.sizes.assign(shape->begin(), shape->begin() + count);
-  else
+  // How long the first axis is does not matter.
+  if (sum.sizes.empty() ||
+      is_contained(ArrayRef(sum.sizes).drop_front(), kUnknown)) {
     sum.exact = false;
+    sum.sizes.clear();
+  }
   bool ownStride = false;
   StringRef value = gather.input(1);
   for (int64_t axis = 0; axis < count - 1; ++axis) {
@@ -230,11 +256,12 @@ std::string writeCounted(NodeWriter &writer, const IndexSum &sum,
 }
 
 void countFromOwnEnds(::onnx::GraphProto &graph, int opset,
+                      const ::onnx::GraphProto &typed,
                       const KnownTensors &known,
                       function_ref<void(const Twine &)> warn) {
   StringMap<IndexSum> found; // by the result of the Gather
   {
-    Finder finder(graph, known);
+    Finder finder(graph, typed, known);
     for (const ::onnx::NodeProto &node : graph.node()) {
       std::optional<IndexSum> sum = finder.find(node);
       if (!sum)
@@ -271,8 +298,9 @@ void countFromOwnEnds(::onnx::GraphProto &graph, int opset,
 
 /// The zeros are of the shape of what the sum adds them to, and nothing else
 /// reads the scatter. A mask has no place twice.
-void addUp(::onnx::GraphProto &graph, const KnownTensors &known) {
-  Finder finder(graph, known);
+void addUp(::onnx::GraphProto &graph, const ::onnx::GraphProto &typed,
+           const KnownTensors &known) {
+  Finder finder(graph, typed, known);
   // Whether the zeros are of its shape: by their size, or as it says.
   auto areLike = [&](StringRef zeros, StringRef other) {
     const std::vector<int64_t> *shape = known.shapeOf(zeros);
@@ -311,8 +339,8 @@ void mendLegacyIndices(::onnx::ModelProto &model, int opset,
   consumeError(onnxlib::inferShapes(typed));
   KnownTensors known(typed.graph());
   ::onnx::GraphProto &graph = *model.mutable_graph();
-  addUp(graph, known);
-  countFromOwnEnds(graph, opset, known, warn);
+  addUp(graph, typed.graph(), known);
+  countFromOwnEnds(graph, opset, typed.graph(), known, warn);
 }
 
 } // namespace shardonnx
