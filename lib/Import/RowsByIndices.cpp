@@ -24,8 +24,8 @@ bool RowTracer::visitGather(const ::onnx::NodeProto &node) {
   int64_t along = normalized(intAttribute(node, "axis", 0), data->size());
   const Rows *read = rowsOf(node.input(1));
   const Rows *whole = rowsOf(node.input(0));
-  if (read && (!whole || (read->columns && isMaskOf(*read, node.input(0)) &&
-                          along == whole->axis)))
+  if (read && (!whole || (read->columns && along == whole->axis &&
+                          isMaskOf(*read, node.input(0), along))))
     return set(node.output(0), {read->mask, along + read->axis});
   Rows result = *rowsOf(node.input(0));
   if (!onlyReads(node, 0) || along == result.axis)
@@ -55,14 +55,17 @@ bool RowTracer::visitGatherND(const ::onnx::NodeProto &node) {
     return false;
   bool own = data && data->axis == 0 && data->mask == read->mask &&
              beginsWithOwnNumber(node.input(1));
-  if (data && !own && !(read->columns && isMaskOf(*read, node.input(0))))
+  if (data && !own &&
+      !(read->columns && areIndices(node.input(1), read->columns->size()) &&
+        isMaskOf(*read, node.input(0))))
     return false;
   if (read->axis + 1 == int64_t(indices->size()))
     return false;
   return set(node.output(0), {read->mask, read->axis});
 }
 
-/// Whether indices, [rows, columns], have the row's own number in column 0.
+/// Whether indices, [rows, columns], have the row's own number in column 0, and
+/// none that counts rows in others.
 bool RowTracer::beginsWithOwnNumber(StringRef indices) const {
   static const StringSet<> same = {"Cast", "Expand", "Identity", "Reshape",
                                    "Unsqueeze"};
@@ -70,7 +73,10 @@ bool RowTracer::beginsWithOwnNumber(StringRef indices) const {
   const Shape *shape = known.shapeOf(indices);
   if (!node || !isOp(*node, "Concat") || !shape || shape->size() != 2 ||
       rowsOf(indices)->axis != 0 || !known.shapeOf(node->input(0)) ||
-      known.shapeOf(node->input(0))->back() != 1)
+      known.shapeOf(node->input(0))->back() != 1 ||
+      any_of(drop_begin(node->input()), [&](const std::string &other) {
+        return amongRows.contains(other);
+      }))
     return false;
   do
     node = known.producerOf(node->input(0));

@@ -458,7 +458,11 @@ bool RowTracer::visit(const ::onnx::NodeProto &node) {
              [&](const auto &input) { return amongRows.contains(input); })) {
     StringRef op = node.op_type();
     bool indexes = (op.starts_with("Gather") || op.starts_with("Scatter")) &&
-                   among(1) && !among(0) && !among(2) && isRead(node, 0);
+                   among(1) && !among(0) && !among(2) && isRead(node, 0) &&
+                   (!op.ends_with("Elements") ||
+                    normalized(intAttribute(node, "axis", 0),
+                               known.shapeOf(node.input(0))->size()) ==
+                        rowsOf(node.input(0))->axis);
     if (!moves && !indexes)
       return false;
     if (moves && op != "Shape")

@@ -131,7 +131,8 @@ private:
   bool visitOneHot(const ::onnx::NodeProto &node);
   bool visitAlongAxis(const ::onnx::NodeProto &node);
   bool visitReduction(const ::onnx::NodeProto &node);
-  bool isMaskOf(const Rows &indices, llvm::StringRef data) const;
+  bool isMaskOf(const Rows &indices, llvm::StringRef data,
+                std::optional<int64_t> along = std::nullopt) const;
   bool writesWithin(const ::onnx::NodeProto &node) const;
   bool visitScatter(const ::onnx::NodeProto &node);
   bool beginsWithOwnNumber(llvm::StringRef indices) const;

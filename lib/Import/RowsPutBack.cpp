@@ -121,10 +121,21 @@ bool RowTracer::areIndices(StringRef name, size_t columns) const {
 }
 
 /// Whether a mask is of all rows of the data: where these are rows of another
-/// mask, it is made of them as well.
-bool RowTracer::isMaskOf(const Rows &indices, StringRef data) const {
+/// mask, it is made of them as well, and its numbers of rows count along these.
+/// All indices are along one axis of the data, or along one each.
+bool RowTracer::isMaskOf(const Rows &indices, StringRef data,
+                         std::optional<int64_t> along) const {
   const Rows *whole = rowsOf(data), *of = rowsOf(indices.mask);
-  return whole ? of && of->mask == whole->mask && of->axis == whole->axis : !of;
+  if (!whole || !of)
+    return !whole && !of;
+  bool counts = false;
+  for (auto [i, column] : enumerate(*indices.columns)) {
+    bool rowsHere = along.value_or(int64_t(i)) == whole->axis;
+    if (rowsHere != (column == of->axis))
+      return false;
+    counts |= rowsHere;
+  }
+  return counts && of->mask == whole->mask && of->axis == whole->axis;
 }
 
 /// Whether node, a ScatterElements, writes within each row.
