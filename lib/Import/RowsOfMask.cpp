@@ -275,21 +275,23 @@ bool RowTracer::visitSlice(const ::onnx::NodeProto &node) {
               *starts = known.intsOf(node.input(1)),
               *ends = known.intsOf(node.input(2));
   Rows result = *rowsOf(node.input(0));
-  // As many as there are.
-  const RowCount *count = countAt(node.input(2));
-  if (axes && *axes == Shape{result.axis} && starts && *starts == Shape{0} &&
-      count && count->mask == result.mask) {
-    known.setShape(node.output(0), *from);
-    return set(node.output(0), result);
-  }
-  if (!axes || any_of(*axes, [&](int64_t axis) {
-        return normalized(axis, from->size()) == result.axis;
-      }))
-    return false;
-  bool plain = node.input_size() < 5;
+  bool plain = node.input_size() < 5 || node.input(4).empty();
   if (!plain)
     if (const Shape *steps = known.intsOf(node.input(4)))
       plain = all_of(*steps, [](int64_t step) { return step == 1; });
+  // As many as there are.
+  const RowCount *count = countAt(node.input(2));
+  if (axes && *axes == Shape{result.axis} && starts && *starts == Shape{0} &&
+      count && count->mask == result.mask && isNumber(node.input(2)) && plain) {
+    known.setShape(node.output(0), *from);
+    return set(node.output(0), result);
+  }
+  // Of another axis it would be as many as there are places.
+  if (!axes || count || countAt(node.input(1)) ||
+      any_of(*axes, [&](int64_t axis) {
+        return normalized(axis, from->size()) == result.axis;
+      }))
+    return false;
   if (result.columns && axes->size() == 1 && starts && starts->size() == 1 &&
       ends && ends->size() == 1 && plain) {
     auto size = int64_t(result.columns->size());
