@@ -19,7 +19,7 @@ using Shape = std::vector<int64_t>;
 std::string maskCountedBy(const ::onnx::NodeProto &node,
                           const KnownTensors &known,
                           ArrayRef<std::string> masks) {
-  if (!isOp(node, "ReduceSum"))
+  if (!isOp(node, "ReduceSum") || intAttribute(node, "noop_with_empty_axes", 0))
     return "";
   const ::onnx::NodeProto *from = known.producerOf(node.input(0));
   if (!from || !isOp(*from, "Cast") ||
@@ -29,9 +29,14 @@ std::string maskCountedBy(const ::onnx::NodeProto &node,
   if (const auto *flat = known.producerOf(flags);
       flat && isOp(*flat, "Reshape"))
     flags = flat->input(0);
-  const Shape *shape = known.shapeOf(node.input(0));
-  return shape && shape->size() == 1 && is_contained(masks, flags) ? flags.str()
-                                                                   : "";
+  const Shape *shape = known.shapeOf(node.input(0)),
+              *whole = known.shapeOf(flags);
+  // Others than flags count for more than one.
+  return shape && shape->size() == 1 && is_contained(masks, flags) &&
+                 known.typeOf(flags) == ::onnx::TensorProto::BOOL &&
+                 (!whole || elementsOf(*whole) == shape->front())
+             ? flags.str()
+             : "";
 }
 
 /// The shape of rows, or a part of it.
