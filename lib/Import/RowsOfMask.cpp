@@ -203,15 +203,17 @@ bool RowTracer::visitElementwise(const ::onnx::NodeProto &node) {
 /// graph, of this shape behind the mask's, else one that is made.
 std::string RowTracer::maskOfElements(const Rows &whole,
                                       ArrayRef<int64_t> rest) {
-  Shape shape = *known.shapeOf(whole.mask);
+  Shape shape = *known.shapeOf(whole.mask), column = shape;
   append_range(shape, rest);
+  column.resize(shape.size(), 1);
   for (const std::string &mask : masks) {
     const ::onnx::NodeProto *all = known.producerOf(mask);
     const ::onnx::NodeProto *one =
         all && isOp(*all, "Expand") ? known.producerOf(all->input(0)) : nullptr;
     if (one && (isOp(*one, "Unsqueeze") || isOp(*one, "Reshape")) &&
         same.firstLike(one->input(0)) == whole.mask &&
-        *known.shapeOf(mask) == shape && known.shapeOf(one->output(0)))
+        *known.shapeOf(mask) == shape && known.shapeOf(one->output(0)) &&
+        *known.shapeOf(one->output(0)) == column)
       return same.firstLike(mask);
   }
   int64_t each = elementsOf(rest);
