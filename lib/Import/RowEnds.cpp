@@ -109,6 +109,22 @@ void RowWriter::ignoreOthers(const ::onnx::NodeProto &node) {
 /// with other reductions.
 void RowWriter::reduce(const ::onnx::NodeProto &node) {
   const Rows &rows = *tracer.rowsOf(node.input(0));
+  const Shape &from = *known.shapeOf(node.input(0));
+  const Shape *axes = node.input_size() > 1 && !node.input(1).empty()
+                          ? known.intsOf(node.input(1))
+                          : nullptr;
+  int64_t each = 1; // so many elements of each row
+  for (auto [axis, size] : enumerate(from)) {
+    bool reduced = !axes || any_of(*axes, [&](int64_t item) {
+      return normalized(item, from.size()) == int64_t(axis);
+    });
+    if (!reduced && size == 0) {
+      ::onnx::NodeProto same = node;
+      return writer.keep(same);
+    }
+    if (reduced && int64_t(axis) != rows.axis)
+      each *= size;
+  }
   int type = known.typeOf(node.input(0));
   std::vector<std::string> inputs(node.input().begin(), node.input().end());
   inputs[0] =
@@ -120,10 +136,6 @@ void RowWriter::reduce(const ::onnx::NodeProto &node) {
        .mutable_attribute() = node.attribute();
   if (!mean)
     return;
-  // So many elements of each row.
-  const Shape &from = *known.shapeOf(node.input(0));
-  int64_t each = elementsOf(from) / elementsOf(*known.shapeOf(node.output(0))) /
-                 from[rows.axis];
   std::string flags = writer.names.newName(sum + "_flags"),
               count = writer.names.newName(sum + "_rows"),
               share = writer.names.newName(sum + "_share");
