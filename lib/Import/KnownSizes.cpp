@@ -8,6 +8,7 @@
 #include "Subgraphs.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <onnx/defs/tensor_proto_util.h>
 #include <onnx/onnx_pb.h>
@@ -34,11 +35,13 @@ public:
   std::optional<Shape> find(StringRef name, int steps);
 
 private:
+  std::optional<Shape> compute(StringRef name, int steps);
   std::optional<Shape> part(const ::onnx::NodeProto &node, Shape list);
   std::optional<Shape> combine(const ::onnx::NodeProto &node,
                                ArrayRef<Shape> operands);
 
   const KnownTensors &known;
+  StringMap<Shape> found;
 };
 
 } // namespace
@@ -84,7 +87,7 @@ std::optional<Shape> Sizes::combine(const ::onnx::NodeProto &node,
       at.push_back(operand[operand.size() == 1 ? 0 : i]);
     }
     // As wide as sizes are, nothing overflows.
-    if (any_of(at, [](int64_t item) { return std::abs(item) >> 31; }))
+    if (!all_of(at, isInt<32>))
       return std::nullopt;
     if (isOp(node, "Where"))
       result.push_back(at[0] ? at[1] : at[2]);
@@ -119,12 +122,21 @@ static std::optional<Shape> wholeNumber(const ::onnx::NodeProto &constant) {
   return Shape{int64_t(number)};
 }
 
+/// What is not found ends the search: only what is found is asked for again.
 std::optional<Shape> Sizes::find(StringRef name, int steps) {
+  if (auto seen = found.find(name); seen != found.end())
+    return seen->second;
+  std::optional<Shape> sizes = compute(name, steps);
+  if (!sizes || int64_t(sizes->size()) > kMostSizes)
+    return std::nullopt;
+  found[name] = *sizes;
+  return sizes;
+}
+
+std::optional<Shape> Sizes::compute(StringRef name, int steps) {
   if (const Shape *list = known.intsOf(name))
     return *list;
   const ::onnx::NodeProto *node = known.producerOf(name);
-  if (node && isOp(*node, "Constant"))
-    return wholeNumber(*node);
   if (!node || steps == 0 || node->input_size() == 0)
     return std::nullopt;
   if (isOp(*node, "Shape")) {
@@ -160,6 +172,19 @@ std::optional<Shape> Sizes::find(StringRef name, int steps) {
     return std::nullopt;
   static const StringSet<> lists = {"Add", "Concat", "Div",  "Equal",
                                     "Mul", "Sub",    "Where"};
+  if (isOp(*node, "Cast") || isOp(*node, "CastLike")) {
+    int type = isOp(*node, "Cast") ? int(intAttribute(*node, "to", 0))
+                                   : known.typeOf(name);
+    const ::onnx::NodeProto *from = known.producerOf(node->input(0));
+    std::optional<Shape> number =
+        from && isOp(*from, "Constant") && !known.intsOf(node->input(0))
+            ? wholeNumber(*from)
+            : find(node->input(0), steps - 1);
+    bool fits = type == ::onnx::TensorProto::INT64 ||
+                (type == ::onnx::TensorProto::INT32 && number &&
+                 all_of(*number, isInt<32>));
+    return fits ? number : std::nullopt;
+  }
   std::vector<Shape> operands;
   for (const std::string &input : node->input()) {
     std::optional<Shape> operand = find(input, steps - 1);
@@ -171,8 +196,6 @@ std::optional<Shape> Sizes::find(StringRef name, int steps) {
   }
   if (isOp(*node, "Gather") || isOp(*node, "Slice"))
     return part(*node, operands.front());
-  if (isOp(*node, "Cast") && isFloat(int(intAttribute(*node, "to", 0))))
-    return std::nullopt;
   if (!isOp(*node, "Concat"))
     return lists.contains(node->op_type()) ? combine(*node, operands)
                                            : std::optional(operands.front());
@@ -189,6 +212,7 @@ std::optional<Shape> sizesIn(const KnownTensors &known, StringRef name) {
 bool foldSizes(::onnx::ModelProto &model) {
   const ::onnx::ModelProto before = model; // what `known` points into
   KnownTensors known(before.graph());
+  Sizes all(known);
   static const StringMap<std::vector<int>> readers = {{"ConstantOfShape", {0}},
                                                       {"Expand", {1}},
                                                       {"Range", {0, 1, 2}},
@@ -208,7 +232,7 @@ bool foldSizes(::onnx::ModelProto &model) {
                                           : nullptr;
       if (!made || isOp(*made, "Constant"))
         continue;
-      std::optional<Shape> sizes = sizesIn(known, node.input(input));
+      std::optional<Shape> sizes = all.find(node.input(input), kMostSteps);
       if (!sizes)
         continue;
       ::onnx::TensorProto &list = *model.mutable_graph()->add_initializer();
