@@ -140,6 +140,8 @@ private:
   bool isRead(const ::onnx::NodeProto &node, int input) const;
   bool onlyReads(const ::onnx::NodeProto &node, int input) const;
   bool choosesOnce(const Rows &indices) const;
+  std::optional<int64_t> axisBefore(const ::onnx::NodeProto &node, int input,
+                                    int64_t axis) const;
 
   std::string maskOfElements(const Rows &whole, llvm::ArrayRef<int64_t> rest);
   void visitShape(const ::onnx::NodeProto &node);

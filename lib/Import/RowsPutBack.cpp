@@ -77,35 +77,86 @@ bool RowTracer::reducesRows(const ::onnx::NodeProto &node) const {
          });
 }
 
+/// Which axis of an input an axis of the node's result is, whole and in any
+/// order; nothing where it is none, or the node may repeat what is along it.
+std::optional<int64_t> RowTracer::axisBefore(const ::onnx::NodeProto &node,
+                                             int input, int64_t axis) const {
+  const Shape *from = known.shapeOf(node.input(input)),
+              *to = known.shapeOf(node.output(0));
+  StringRef op = node.op_type();
+  if (!from || !to)
+    return std::nullopt;
+  int64_t size = (*to)[axis];
+  if (op == "Transpose") {
+    const auto *perm = findAttribute(node, "perm");
+    axis = perm ? perm->ints(int(axis)) : int64_t(to->size()) - 1 - axis;
+  } else if (op == "Reshape" || op == "Squeeze" || op == "Unsqueeze") {
+    int64_t wanted = elementsOf(ArrayRef(*to).take_front(axis)), before = 1;
+    for (axis = 0; axis < int64_t(from->size()); before *= (*from)[axis++])
+      if (before == wanted && (*from)[axis] == size)
+        break;
+  } else if (op == "Gather") {
+    const Shape *which = known.shapeOf(node.input(1));
+    int64_t along = normalized(intAttribute(node, "axis", 0), from->size());
+    if (!which || (axis >= along && axis < along + int64_t(which->size())))
+      return std::nullopt;
+    if (axis > along)
+      axis -= int64_t(which->size()) - 1;
+  } else if (op == "OneHot") {
+    int64_t along = normalized(intAttribute(node, "axis", -1), to->size());
+    if (axis == along)
+      return std::nullopt;
+    axis -= axis > along;
+  } else if (op == "Equal") {
+    axis += int64_t(from->size()) - int64_t(to->size());
+  } else if (op != "Slice" && op != "Split" && op != "Cast" &&
+             op != "CastLike" && op != "Identity") {
+    return std::nullopt;
+  }
+  return axis >= 0 && axis < int64_t(from->size()) && (*from)[axis] == size
+             ? std::optional(axis)
+             : std::nullopt;
+}
+
 /// Whether no two places that a mask selects have the same indices: they are
 /// those along all axes, or of the others no more than one is chosen, as of the
 /// places of TopK.
 bool RowTracer::choosesOnce(const Rows &indices) const {
   const Shape &shape = *known.shapeOf(indices.mask);
-  int64_t others = 1;
+  int64_t other = -1;
   for (auto [axis, size] : enumerate(shape))
-    if (!is_contained(*indices.columns, int64_t(axis)))
-      others *= size;
-  if (others == 1)
+    if (!is_contained(*indices.columns, int64_t(axis)) && size != 1) {
+      if (other >= 0)
+        return false;
+      other = int64_t(axis);
+    }
+  if (other < 0)
     return true;
-  static const StringSet<> layouts = {
-      "Transpose", "Unsqueeze", "Squeeze",  "Slice",  "Gather", "Cast",
-      "Reshape",   "Split",     "Identity", "OneHot", "Equal",  "CastLike"};
   StringRef name = indices.mask;
   while (const ::onnx::NodeProto *node = known.producerOf(name)) {
-    if (isOp(*node, "TopK")) {
-      const Shape *places = known.shapeOf(name);
-      int64_t axis = intAttribute(*node, "axis", -1);
-      return node->output(1) == name && places &&
-             (*places)[normalized(axis, places->size())] == others;
-    }
-    if (!layouts.contains(node->op_type()))
+    const Shape *places = known.shapeOf(name);
+    if (!places)
       return false;
+    if (isOp(*node, "TopK"))
+      return node->output(1) == name &&
+             normalized(intAttribute(*node, "axis", -1), places->size()) ==
+                 other;
     // One number for all places, or one for each expert.
     bool equal = isOp(*node, "Equal");
     bool second = equal && known.isConstant(node->input(0));
-    if (equal && !second && !known.isConstant(node->input(1)))
+    if (equal) {
+      const std::string &number = node->input(second ? 0 : 1);
+      const Shape *sizes = known.shapeOf(number);
+      if (!known.isConstant(number) || !sizes)
+        return false;
+      int64_t own = other + int64_t(sizes->size()) - int64_t(places->size());
+      if (own >= 0 && (*sizes)[own] != 1)
+        return false;
+    }
+    std::optional<int64_t> before = axisBefore(*node, second ? 1 : 0, other);
+    if (!before)
       return false;
+    other = *before;
     name = node->input(second ? 1 : 0);
   }
   return false;
