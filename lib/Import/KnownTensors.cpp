@@ -148,17 +148,22 @@ const Shape *KnownTensors::intsOf(StringRef name) const {
   return found == ints.end() ? nullptr : &found->second;
 }
 
+StringRef KnownTensors::movedFrom(StringRef name) const {
+  const ::onnx::NodeProto *node = producerOf(name);
+  bool moves = node && (isOp(*node, "Transpose") || isOp(*node, "Expand") ||
+                        isOp(*node, "Reshape") || isOp(*node, "Identity"));
+  if (!moves || !shapeOf(name) || !shapeOf(node->input(0)) ||
+      *shapeOf(name) != *shapeOf(node->input(0)))
+    return name;
+  const auto *perm = findAttribute(*node, "perm");
+  if (isOp(*node, "Transpose") && (!perm || !is_sorted(perm->ints())))
+    return name;
+  return node->input(0);
+}
+
 StringRef KnownTensors::sourceOf(StringRef name) const {
-  while (const ::onnx::NodeProto *node = producerOf(name)) {
-    bool moves = isOp(*node, "Transpose") || isOp(*node, "Expand") ||
-                 isOp(*node, "Reshape") || isOp(*node, "Identity");
-    const auto *perm = findAttribute(*node, "perm");
-    if (!moves || !shapeOf(name) || !shapeOf(node->input(0)) ||
-        *shapeOf(name) != *shapeOf(node->input(0)) ||
-        (isOp(*node, "Transpose") && (!perm || !is_sorted(perm->ints()))))
-      break;
-    name = node->input(0);
-  }
+  for (StringRef from = movedFrom(name); from != name; from = movedFrom(name))
+    name = from;
   return name;
 }
 

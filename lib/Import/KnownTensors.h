@@ -70,6 +70,8 @@ public:
   /// The value that this one repeats: what exporters permute as it is, or
   /// expand to the shape that it has, is the same.
   llvm::StringRef sourceOf(llvm::StringRef name) const;
+  /// The one before it on the way there, else itself.
+  llvm::StringRef movedFrom(llvm::StringRef name) const;
 
 private:
   void addConstant(const ::onnx::NodeProto &node);

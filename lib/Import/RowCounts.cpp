@@ -17,8 +17,7 @@ namespace shardonnx {
 using Shape = std::vector<int64_t>;
 
 std::string maskCountedBy(const ::onnx::NodeProto &node,
-                          const KnownTensors &known,
-                          ArrayRef<std::string> masks) {
+                          const KnownTensors &known, const StringSet<> &masks) {
   if (!isOp(node, "ReduceSum") || intAttribute(node, "noop_with_empty_axes", 0))
     return "";
   const ::onnx::NodeProto *from = known.producerOf(node.input(0));
@@ -32,7 +31,7 @@ std::string maskCountedBy(const ::onnx::NodeProto &node,
   const Shape *shape = known.shapeOf(node.input(0)),
               *whole = known.shapeOf(flags);
   // Others than flags count for more than one.
-  return shape && shape->size() == 1 && is_contained(masks, flags) &&
+  return shape && shape->size() == 1 && masks.contains(flags) &&
                  known.typeOf(flags) == ::onnx::TensorProto::BOOL &&
                  (!whole || elementsOf(*whole) == shape->front())
              ? flags.str()

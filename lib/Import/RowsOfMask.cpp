@@ -103,8 +103,9 @@ std::vector<std::string> findMasks(const ::onnx::GraphProto &graph) {
     if (mayBeWeight(tensor))
       data.insert(tensor.name());
   std::vector<std::string> masks;
+  StringSet<> seen;
   auto add = [&](const std::string &mask) {
-    if (!is_contained(masks, mask))
+    if (seen.insert(mask).second)
       masks.push_back(mask);
   };
   StringMap<std::string> columns, repeated; // by what they are made of
@@ -477,7 +478,7 @@ bool RowTracer::visit(const ::onnx::NodeProto &node) {
 
 bool RowTracer::visitRows(const ::onnx::NodeProto &node) {
   StringRef op = node.op_type();
-  if (op == "NonZero" && is_contained(masks, node.input(0))) {
+  if (op == "NonZero" && allMasks.contains(node.input(0))) {
     std::string mask = same.firstLike(node.input(0));
     if (rowsOf(mask))
       amongRows.insert(node.output(0));
@@ -485,7 +486,7 @@ bool RowTracer::visitRows(const ::onnx::NodeProto &node) {
     std::iota(all.begin(), all.end(), 0);
     return set(node.output(0), {mask, 1, all});
   }
-  if (std::string mask = maskCountedBy(node, known, masks); !mask.empty())
+  if (std::string mask = maskCountedBy(node, known, allMasks); !mask.empty())
     sizes[node.output(0)] = {same.firstLike(mask), /*place=*/0,
                              /*counted=*/true};
   if (std::optional<bool> done = visitSizes(node))

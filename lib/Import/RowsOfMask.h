@@ -69,14 +69,16 @@ std::vector<std::string> findMasks(const ::onnx::GraphProto &graph);
 /// the mask, else empty.
 std::string maskCountedBy(const ::onnx::NodeProto &node,
                           const KnownTensors &known,
-                          llvm::ArrayRef<std::string> masks);
+                          const llvm::StringSet<> &masks);
 
 /// What depends on the rows that masks select, node by node.
 class RowTracer {
 public:
   RowTracer(KnownTensors &known, const SameValues &same,
             llvm::ArrayRef<std::string> masks)
-      : known(known), same(same), masks(masks) {}
+      : known(known), same(same), masks(masks) {
+    allMasks.insert_range(masks);
+  }
 
   /// Nodes come behind what they read. False where rows are read by what is not
   /// computed of each row alone.
@@ -155,6 +157,7 @@ private:
   KnownTensors &known;
   const SameValues &same;
   llvm::ArrayRef<std::string> masks;
+  llvm::StringSet<> allMasks; // the same
   llvm::StringMap<Rows> rows;
   llvm::StringMap<RowCount> sizes;
   llvm::StringMap<ElementsOfRows> elements;

@@ -43,7 +43,7 @@ void SameValues::visit(const ::onnx::NodeProto &node,
     key += '\n' + bytes;
   }
   for (auto [i, output] : enumerate(node.output())) {
-    StringRef source = known.sourceOf(output);
+    StringRef source = known.movedFrom(output); // seen before, like its own
     std::string first =
         source != output
             ? firstLike(source)

@@ -53,9 +53,11 @@ void makeInput(::onnx::GraphProto &graph, ::onnx::NodeProto &node, int64_t axes,
 /// A copy in which NonZero gives the indices of all places; nothing where the
 /// shape of a mask is not known, with the node that reads it in `why`.
 std::optional<::onnx::ModelProto> withAllPlaces(const ::onnx::ModelProto &model,
-                                                ArrayRef<std::string> masks,
+                                                ArrayRef<std::string> all,
                                                 std::string &why) {
   ::onnx::ModelProto typed = model;
+  StringSet<> masks;
+  masks.insert_range(all);
   auto infer = [&] {
     // What was inferred before of how many rows there are is not so.
     typed.mutable_graph()->clear_value_info();
@@ -76,8 +78,7 @@ std::optional<::onnx::ModelProto> withAllPlaces(const ::onnx::ModelProto &model,
     KnownTensors known(before.graph());
     for (::onnx::NodeProto &node : *typed.mutable_graph()->mutable_node()) {
       std::string counted = maskCountedBy(node, known, masks);
-      bool selects =
-          isOp(node, "NonZero") && is_contained(masks, node.input(0));
+      bool selects = isOp(node, "NonZero") && masks.contains(node.input(0));
       if (counted.empty() && !selects)
         continue;
       const Shape *shape = known.shapeOf(selects ? node.input(0) : counted);
