@@ -222,6 +222,23 @@ bool UnselectedPlaces::isWholePower(const ::onnx::NodeProto &node) const {
          exponent->second == std::trunc(exponent->second);
 }
 
+/// Whether the data of a node that reads by a mask's places have them all.
+bool UnselectedPlaces::holdsPlaces(const ::onnx::NodeProto &node) const {
+  const Rows &indices = *tracer.rowsOf(node.input(1));
+  const std::vector<int64_t> *data = known.shapeOf(node.input(0)),
+                             *mask = known.shapeOf(indices.mask);
+  if (!data || !mask)
+    return false;
+  int64_t along = normalized(intAttribute(node, "axis", 0), data->size()),
+          first = intAttribute(node, "batch_dims", 0);
+  return all_of(enumerate(*indices.columns), [&](const auto &item) {
+    int64_t axis =
+        isOp(node, "GatherND") ? first + int64_t(item.index()) : along;
+    return axis < int64_t(data->size()) &&
+           (*data)[axis] >= (*mask)[item.value()];
+  });
+}
+
 std::optional<double> UnselectedPlaces::neededBy(const ::onnx::NodeProto &node,
                                                  int input) const {
   const Rows *rows = tracer.rowsOf(node.input(input));
@@ -231,7 +248,8 @@ std::optional<double> UnselectedPlaces::neededBy(const ::onnx::NodeProto &node,
   if (op.starts_with("Scatter") && tracer.addsRows(node))
     return 0; // nothing, to the first
   if ((op.starts_with("Gather") || isOp(node, "ScatterElements")) && input == 1)
-    return rows->columns ? std::nullopt : std::optional(0.0);
+    return rows->columns && holdsPlaces(node) ? std::nullopt
+                                              : std::optional(0.0);
   size_t rank = known.shapeOf(node.input(input))->size();
   if (op.ends_with("Softmax") &&
       normalized(intAttribute(node, "axis", -1), rank) == rows->axis)

@@ -56,6 +56,7 @@ private:
              const llvm::StringSet<> &values) const;
   bool isFloatValue(llvm::StringRef name) const;
   bool isWholePower(const ::onnx::NodeProto &node) const;
+  bool holdsPlaces(const ::onnx::NodeProto &node) const;
 
   const KnownTensors &known;
   const RowTracer &tracer;
