@@ -231,19 +231,24 @@ bool RowTracer::visitReshape(const ::onnx::NodeProto &node) {
   if (!to || !onlyReads(node, 0))
     return false;
   Rows result = *rowsOf(node.input(0));
+  const RowCount *counted =
+      isOp(node, "Reshape") ? countAt(node.input(1)) : nullptr;
+  const Shape *asked =
+      isOp(node, "Reshape") && !counted ? known.intsOf(node.input(1)) : nullptr;
   int64_t count = (*from)[result.axis], before = 1,
           wanted = elementsOf(ArrayRef(*from).take_front(result.axis));
   for (auto [axis, size] : enumerate(*to)) {
     if (before == wanted && size == count) {
+      // As many as there are places, or in another place.
+      if ((asked && axis < asked->size() && (*asked)[axis] > 0) ||
+          (counted && counted->place >= 0 && counted->place != int64_t(axis)))
+        return false;
       result.axis = int64_t(axis);
       return set(node.output(0), result);
     }
     before *= size;
   }
   // The number of rows is whatever is left, or computed.
-  const Shape *asked = isOp(node, "Reshape") && !countAt(node.input(1))
-                           ? known.intsOf(node.input(1))
-                           : nullptr;
   if (result.axis != 0 || to->empty() || (asked && asked->front() > 0))
     return false;
   // Elements of rows, as `y[mask] = rows` has them.
