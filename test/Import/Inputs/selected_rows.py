@@ -10,7 +10,7 @@ import sys
 from onnxfile import *
 
 
-def rows(last, more=[], outputs=[value("y", [4, 2])], initializers=[]):
+def rows(last, more=[], outputs=[value("y", [4, 2])], initializers=[], size=4):
     """x[mask] as `picked`, of rows with a positive sum, by `index`."""
     return graph(
         [node("ReduceSum", ["x", "axis"], ["sums"], "sums", keepdims=0),
@@ -19,7 +19,7 @@ def rows(last, more=[], outputs=[value("y", [4, 2])], initializers=[]):
          node("Transpose", ["places"], ["index"], "index"),
          node("GatherND", ["x", "index"], ["picked"], "picked"),
          node("Mul", ["picked", "ten"], ["tens"], "tens")] + last,
-        [value("x", [4, 2])] + more, outputs,
+        [value("x", [size, 2])] + more, outputs,
         [int64s("axis", [1]), int64s("first", [0]),
          tensor("nothing", [], floats=[0.0]), tensor("ten", [], floats=[10.0]),
          tensor("base", [4, 2], floats=[1.0] * 8)] + initializers)
@@ -43,6 +43,27 @@ def steep(last, more=[], initializers=[], inputs=[]):
                 more + [node("ReduceMean", [last], ["y"], "mean", keepdims=0)],
                 inputs, [value("y", [])], [shift] + initializers)
 
+
+def total(last, initializers=[], **how):
+    """Sums `own` to y."""
+    return rows(last + [node("ReduceSum", ["own"], ["y"], "total", keepdims=0)], outputs=[value("y", [])],
+                initializers=[int64s("last", [-1]), int64s("two", [2]), int64s("none", [0]), int64s("width", [1])] +
+                initializers, **how)
+
+
+# How many rows there are, and their numbers.
+many = [node("Shape", ["tens"], ["many"], end=1)]
+numbers = many + [node("Squeeze", ["many"], ["n"]), node("Range", ["from", "n", "by"], ["numbers"]),
+                  node("Unsqueeze", ["numbers", "last"], ["column"])]
+counting = [number("from", 0), number("by", 1)]
+inner = [node("Greater", ["tens", "nothing"], ["large"]), node("NonZero", ["large"], ["inner"])]
+
+# A size that each of many nodes reads three times.
+size, doubled = "rows", [node("Shape", ["x"], ["rows"], end=1)]
+for step in range(14):
+    doubled += [node("Equal", [size, size], [f"same{step}"]),
+                node("Where", [f"same{step}", size, size], [f"size{step}"])]
+    size = f"size{step}"
 
 # Of pairs of rows, of which one at most is picked.
 pairs = [node("TopK", ["x", "k"], ["best", "which"], "best", axis=1),
@@ -80,6 +101,59 @@ kinds = {
                     [value("x", [4, 2]), value("given", [4, 2], INT64)], [value("y", [4, 2])],
                     [int64s("k", [2]), int64s("zeros", [0]), int64s("ones", [1]),
                      tensor("base", [4, 2], floats=[1.0] * 8)]),
+    # One number for each slot may be twice there, one for all is once.
+    "slots": graph([node("TopK", ["x", "two"], ["best", "which"], "best", axis=1)] +
+                   [node("Equal", ["which", "both"], ["mask"], "mask")] + pairs[2:] +
+                   [node("ScatterND", ["base", "index", "picked"], ["y"], "put")],
+                   [value("x", [4, 2])], [value("y", [4, 2])],
+                   [int64s("two", [2]), int64s("both", [0, 1]), int64s("zeros", [0]), int64s("ones", [1]),
+                    tensor("base", [4, 2], floats=[1.0] * 8)]),
+    "slot": graph([node("TopK", ["x", "two"], ["best", "which"], "best", axis=1)] + pairs[1:] +
+                  [node("ScatterND", ["base", "index", "picked"], ["y"], "put")],
+                  [value("x", [4, 2])], [value("y", [4, 2])],
+                  [int64s("two", [2]), int64s("zero", [0]), int64s("zeros", [0]), int64s("ones", [1]),
+                   tensor("base", [4, 2], floats=[1.0] * 8)]),
+    # Numbers of selected rows along another axis.
+    "diagonal": total(numbers + [node("GatherElements", ["tens", "column"], ["own"], "own", axis=1)], counting),
+    "corners": total(numbers + [node("Concat", ["column", "column"], ["both"], axis=1),
+                                node("GatherND", ["tens", "both"], ["own"], "own")], counting),
+    "written": total(numbers + [node("ReduceMean", ["tens", "last"], ["means"]),
+                                node("ScatterElements", ["tens", "column", "means"], ["own"], "own", axis=1)], counting),
+    # Columns of a mask of selected rows as if they were these.
+    "columns": total(inner + [node("Slice", ["inner", "width", "two", "none"], ["line"]),
+                              node("Squeeze", ["line", "none"], ["c"]), node("Gather", ["tens", "c"], ["own"], "own")]),
+    "swapped": total(inner + [node("Transpose", ["inner"], ["pairs"]), node("Gather", ["pairs", "turned"], ["cr"], axis=1),
+                              node("GatherND", ["tens", "cr"], ["own"], "own")], [int64s("turned", [1, 0])]),
+    # As many as another mask selects; every second; as many columns.
+    "others": total([node("Less", ["sums", "nothing"], ["less"]), node("NonZero", ["less"], ["spots"]),
+                     node("Transpose", ["spots"], ["at"]), node("GatherND", ["x", "at"], ["negative"]),
+                     node("Shape", ["negative"], ["many"], end=1),
+                     node("Slice", ["tens", "none", "many", "none"], ["own"], "own")]),
+    "second": total(many + [node("Slice", ["tens", "none", "many", "none", "two"], ["own"], "own")]),
+    "wide": total(many + [node("Slice", ["tens", "none", "many", "width"], ["own"], "own")]),
+    "fixed": total([node("Reshape", ["tens", "four"], ["own"], "own")], [int64s("four", [4, -1])]),
+    # A sum of what is not zero is not how many there are.
+    "summed": graph([node("NonZero", ["i"], ["places"], "places"), node("Transpose", ["places"], ["index"]),
+                     node("GatherND", ["x", "index"], ["picked"]), node("Cast", ["i"], ["ones"], to=INT64),
+                     node("ReduceSum", ["ones"], ["many"], keepdims=1), node("Expand", ["one", "many"], ["wide"], "wide"),
+                     node("ReduceSum", ["picked"], ["a"], keepdims=0), node("ReduceSum", ["wide"], ["b"], keepdims=0),
+                     node("Add", ["a", "b"], ["y"])], [value("x", [4, 2]), value("i", [4], INT64)], [value("y", [])],
+                    [tensor("one", [1], floats=[1.0])]),
+    # A mask of columns, as large as one of rows.
+    "across": rows([node("Unsqueeze", ["mask", "first"], ["line"]), node("Expand", ["line", "shape"], ["chosen"]),
+                    node("NonZero", ["chosen"], ["spots"]), node("Transpose", ["spots"], ["at"]),
+                    node("Reshape", ["tens", "last"], ["updates"]),
+                    node("ScatterND", ["x", "at", "updates"], ["y"], "put")],
+                   outputs=[value("y", [2, 2])], initializers=[int64s("last", [-1]), int64s("shape", [2, 2])], size=2),
+    # Without elements; sizes that are read often; a table of fewer rows.
+    "empty": total([node("Slice", ["tens", "none", "none", "width"], ["no"]),
+                    node("ReduceMean", ["no", "none"], ["mean"], keepdims=0),
+                    node("ReduceSum", ["mean"], ["nil"], keepdims=0), node("ReduceMean", ["tens"], ["m"], keepdims=0),
+                    node("Add", ["m", "nil"], ["own"])]),
+    "doubled": total(doubled + [node("ConstantOfShape", [size], ["zeros"]), node("ReduceSum", ["zeros"], ["nil"], keepdims=0),
+                                node("ReduceMean", ["tens"], ["m"], keepdims=0), node("Add", ["m", "nil"], ["own"])]),
+    "short": total([node("GatherND", ["short", "index"], ["part"]), node("Mul", ["part", "tens"], ["own"])],
+                   [tensor("short", [3, 2], floats=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])]),
     # What is steep, of places that are not selected.
     "root": steep("root", [node("Mul", ["moved", "moved"], ["square"]), node("Sqrt", ["square"], ["root"])]),
     "share": steep("share", [node("Div", ["one", "moved"], ["share"])], [tensor("one", [], floats=[1.0])]),
