@@ -17,7 +17,7 @@ namespace {
 // What a process of this runtime takes beside its buffers. Ranks of a machine
 // map the same executable; of its code the kernel keeps what a run touches and
 // what lies around it. Heap, libraries' data and stacks are a rank's own.
-constexpr int64_t kExecutableBytes = 2800 << 10;
+constexpr int64_t kExecutableBytes = 3300 << 10;
 constexpr int64_t kProcessBytes = 512 << 10;
 constexpr int64_t kThreadBytes = 32 << 10;
 
