@@ -5,6 +5,7 @@
 // order of the positions, however the work is cut: among positions that never
 // meet, among columns of a row, or else by the element that is written.
 
+#include "../../support/Half.h"
 #include "Matrix.h"
 #include "OutsideIndex.h"
 #include "shardonnx/runtime/IndexABI.h"
@@ -22,11 +23,15 @@ int64_t elementBytes(int32_t dtype) {
   return bytes[dtype];
 }
 
-// The positions of a call: outer ones one by one, the innermost as a row when
-// data and values are contiguous along it.
+// The positions of a call: outer ones in runs along one axis, the innermost as
+// a row when data and values are contiguous along it.
 class Positions {
 public:
-  Positions(const ShxIndexing &desc, const void *indices)
+  // Positions are visited in row-major order, or with the axes first along
+  // which they never meet.
+  enum class Order { RowMajor, FreeFirst };
+
+  Positions(const ShxIndexing &desc, const void *indices, Order wanted)
       : d(desc), indices(indices) {
     for (int32_t axis = 0; axis < d.rank; ++axis)
       empty = empty || d.dims[axis] == 0;
@@ -38,15 +43,17 @@ public:
       row = d.dims[last];
     }
     // Positions that differ along a free axis never meet.
+    int32_t at = 0;
     for (int32_t axis = 0; axis < outerRank; ++axis)
-      if (d.dataStride[axis] != 0)
-        order[freeRank++] = axis;
-    int32_t at = freeRank;
-    for (int32_t axis = 0; axis < outerRank; ++axis)
-      if (d.dataStride[axis] == 0)
+      if (wanted == Order::RowMajor || d.dataStride[axis] != 0) {
         order[at++] = axis;
-    for (int32_t i = 0; i < outerRank; ++i)
-      (i < freeRank ? free : meeting) *= d.dims[order[i]];
+        free *= d.dims[axis];
+      }
+    for (int32_t axis = 0; axis < outerRank && at < outerRank; ++axis)
+      if (d.dataStride[axis] == 0) {
+        order[at++] = axis;
+        meeting *= d.dims[axis];
+      }
   }
 
   struct Place {
@@ -54,45 +61,80 @@ public:
     int64_t first; // coordinate along the first indexed axis
   };
 
-  // Where the row of a free and a meeting position lies; false if an index is
-  // outside.
-  bool place(int64_t freeAt, int64_t meetingAt, Place &result,
-             OutsideIndex &outside) const {
-    int64_t index = 0;
-    result = {0, 0, 0};
-    auto walk = [&](int64_t at, int32_t begin, int32_t end) {
-      for (int32_t i = end - 1; i >= begin; --i) {
-        int32_t axis = order[i];
-        int64_t here = at % d.dims[axis];
-        at /= d.dims[axis];
-        result.data += here * d.dataStride[axis];
-        result.value += here * d.valueStride[axis];
-        index += here * d.indexStride[axis];
-      }
-    };
-    walk(freeAt, 0, freeRank);
-    walk(meetingAt, freeRank, outerRank);
-    for (int32_t c = 0; c < d.components; ++c) {
-      int64_t at = outside.within(
-          indexAt(d.indexDtype, indices, index + c * d.componentStride),
-          d.indexedSize[c]);
-      if (at < 0)
-        return false;
-      if (c == 0)
-        result.first = at;
-      result.data += at * d.indexedStride[c];
+  // visit(place) for where the rows of the positions [begin, end) lie, whose
+  // number is that of the free position times `meeting` and of the meeting one;
+  // none for an index that is outside.
+  template <typename Visit>
+  void visit(int64_t begin, int64_t end, OutsideIndex &outside,
+             Visit visitPlace) const {
+    int64_t length = outerRank > 0 ? d.dims[order[outerRank - 1]] : 1;
+    while (begin < end) {
+      int64_t skipped = begin % length;
+      int64_t count = std::min(length - skipped, end - begin);
+      visitRun(runAt(begin / length, skipped), count, outside, visitPlace);
+      begin += count;
     }
-    return true;
   }
 
   int64_t free = 1, meeting = 1, row = 1;
   bool empty = false;
 
 private:
+  // Positions along the innermost axis: the first one, and how far apart they
+  // are.
+  struct Run {
+    int64_t data, value, index;
+    int64_t dataStep, valueStep, indexStep;
+  };
+
+  Run runAt(int64_t at, int64_t skipped) const {
+    Run run{};
+    for (int32_t i = outerRank - 1; i >= 0; --i) {
+      int32_t axis = order[i];
+      int64_t here = skipped;
+      if (i == outerRank - 1) {
+        run.dataStep = d.dataStride[axis];
+        run.valueStep = d.valueStride[axis];
+        run.indexStep = d.indexStride[axis];
+      } else {
+        here = at % d.dims[axis];
+        at /= d.dims[axis];
+      }
+      run.data += here * d.dataStride[axis];
+      run.value += here * d.valueStride[axis];
+      run.index += here * d.indexStride[axis];
+    }
+    return run;
+  }
+
+  template <typename Visit>
+  void visitRun(const Run &run, int64_t count, OutsideIndex &outside,
+                Visit visitPlace) const {
+    const int32_t components = d.components, dtype = d.indexDtype;
+    const int64_t size = d.indexedSize[0], stride = d.indexedStride[0];
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t index = run.index + i * run.indexStep;
+      Place place{};
+      place.first = outside.within(indexAt(dtype, indices, index), size);
+      place.data = run.data + i * run.dataStep + place.first * stride;
+      place.value = run.value + i * run.valueStep;
+      bool inside = place.first >= 0;
+      for (int32_t c = 1; c < components; ++c) {
+        int64_t here = outside.within(
+            indexAt(dtype, indices, index + c * d.componentStride),
+            d.indexedSize[c]);
+        place.data += here * d.indexedStride[c];
+        inside = inside && here >= 0;
+      }
+      if (inside)
+        visitPlace(place);
+    }
+  }
+
   const ShxIndexing &d;
   const void *indices;
   int32_t order[SHX_MAX_RANK];
-  int32_t freeRank = 0, outerRank = 0;
+  int32_t outerRank = 0;
 };
 
 template <typename T> void combine(int32_t reduction, T value, T &to) {
@@ -181,11 +223,25 @@ void combineRow(const ShxIndexing &d, const char *from, char *to,
   }
 }
 
+// Calls work(T{}) for a type of so many bytes.
+template <typename Work> void ofBytes(int64_t bytes, Work work) {
+  switch (bytes) {
+  case 8:
+    return work(uint64_t{});
+  case 4:
+    return work(uint32_t{});
+  case 2:
+    return work(uint16_t{});
+  default:
+    return work(uint8_t{});
+  }
+}
+
 class Scatter {
 public:
   Scatter(const ShxIndexing &desc, const void *indices, const void *values,
           void *data)
-      : d(desc), positions(desc, indices),
+      : d(desc), positions(desc, indices, Positions::Order::FreeFirst),
         values(static_cast<const char *>(values)),
         data(static_cast<char *>(data)), bytes(elementBytes(desc.dtype)) {}
 
@@ -198,18 +254,19 @@ public:
     if (positions.free >= threads || work < kGrain)
       parallelRange(positions.free, ceilDiv(kGrain, work),
                     [&](int64_t begin, int64_t end) {
-                      for (int64_t f = begin; f < end; ++f)
-                        visit(f, 0, positions.row, 0, d.indexedSize[0]);
+                      if (positions.row == 1)
+                        visitElements(begin, end);
+                      else
+                        visit(begin, end, 0, positions.row, 0,
+                              d.indexedSize[0]);
                     });
     else if (positions.row >= rowGrain * threads)
       parallelRange(positions.row, rowGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t f = 0; f < positions.free; ++f)
-          visit(f, begin, end, 0, d.indexedSize[0]);
+        visit(0, positions.free, begin, end, 0, d.indexedSize[0]);
       });
     else
       parallelRange(d.indexedSize[0], 1, [&](int64_t begin, int64_t end) {
-        for (int64_t f = 0; f < positions.free; ++f)
-          visit(f, 0, positions.row, begin, end);
+        visit(0, positions.free, 0, positions.row, begin, end);
       });
     outside.endProgramIfAny(what);
   }
@@ -217,16 +274,50 @@ public:
 private:
   static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-  // Columns [begin, end) of the rows that go to [first, last) of the first
-  // indexed axis.
-  void visit(int64_t freeAt, int64_t begin, int64_t end, int64_t first,
-             int64_t last) {
-    Positions::Place place;
-    for (int64_t m = 0; m < positions.meeting; ++m)
-      if (positions.place(freeAt, m, place, outside) && place.first >= first &&
-          place.first < last)
-        combineRow(d, values + (place.value + begin) * bytes,
-                   data + (place.data + begin) * bytes, end - begin);
+  // Of free positions: columns [begin, end) of the rows that go to [first,
+  // last) of the first indexed axis.
+  void visit(int64_t freeBegin, int64_t freeEnd, int64_t begin, int64_t end,
+             int64_t first, int64_t last) {
+    positions.visit(freeBegin * positions.meeting, freeEnd * positions.meeting,
+                    outside, [&](const Positions::Place &place) {
+                      if (place.first >= first && place.first < last)
+                        combineRow(d, values + (place.value + begin) * bytes,
+                                   data + (place.data + begin) * bytes,
+                                   end - begin);
+                    });
+  }
+
+  // Of free positions whose rows are one element: what gradients add and what
+  // is only written is too short for a call.
+  void visitElements(int64_t begin, int64_t end) {
+    if (d.reduction == SHX_REDUCE_NONE)
+      return ofBytes(bytes, [&](auto type) {
+        using T = decltype(type);
+        forElements<T>(begin, end, [](T value, T &to) { to = value; });
+      });
+    if (d.reduction == SHX_REDUCE_ADD && d.dtype == SHX_F32)
+      return addElements<float>(begin, end);
+    if (d.reduction == SHX_REDUCE_ADD && d.dtype == SHX_BF16)
+      return addElements<BFloat16>(begin, end);
+    if (d.reduction == SHX_REDUCE_ADD && d.dtype == SHX_F16)
+      return addElements<Float16>(begin, end);
+    visit(begin, end, 0, 1, 0, d.indexedSize[0]);
+  }
+
+  template <typename T> void addElements(int64_t begin, int64_t end) {
+    forElements<T>(begin, end, [](T value, T &to) {
+      to = fromFloat<T>(toFloat(to) + toFloat(value));
+    });
+  }
+
+  template <typename T, typename Combine>
+  void forElements(int64_t begin, int64_t end, Combine combineElement) {
+    const T *from = reinterpret_cast<const T *>(values);
+    T *to = reinterpret_cast<T *>(data);
+    positions.visit(begin * positions.meeting, end * positions.meeting, outside,
+                    [&](const Positions::Place &place) {
+                      combineElement(from[place.value], to[place.data]);
+                    });
   }
 
   const ShxIndexing &d;
@@ -237,39 +328,22 @@ private:
   OutsideIndex outside;
 };
 
-template <typename T>
-void gatherElements(const Positions &positions, const char *data, char *values,
-                    int64_t begin, int64_t end, OutsideIndex &outside) {
-  Positions::Place place;
-  for (int64_t at = begin; at < end; ++at)
-    if (positions.place(at / positions.meeting, at % positions.meeting, place,
-                        outside))
-      reinterpret_cast<T *>(values)[place.value] =
-          reinterpret_cast<const T *>(data)[place.data];
-}
-
 void gatherRows(const Positions &positions, int64_t bytes, const char *data,
                 char *values, int64_t begin, int64_t end,
                 OutsideIndex &outside) {
-  if (positions.row == 1) {
-    if (bytes == 8)
-      return gatherElements<uint64_t>(positions, data, values, begin, end,
-                                      outside);
-    if (bytes == 4)
-      return gatherElements<uint32_t>(positions, data, values, begin, end,
-                                      outside);
-    if (bytes == 2)
-      return gatherElements<uint16_t>(positions, data, values, begin, end,
-                                      outside);
-    return gatherElements<uint8_t>(positions, data, values, begin, end,
-                                   outside);
-  }
-  Positions::Place place;
-  for (int64_t at = begin; at < end; ++at)
-    if (positions.place(at / positions.meeting, at % positions.meeting, place,
-                        outside))
-      std::memcpy(values + place.value * bytes, data + place.data * bytes,
-                  size_t(positions.row * bytes));
+  if (positions.row == 1)
+    return ofBytes(bytes, [&](auto type) {
+      using T = decltype(type);
+      const T *from = reinterpret_cast<const T *>(data);
+      T *to = reinterpret_cast<T *>(values);
+      positions.visit(begin, end, outside, [&](const Positions::Place &place) {
+        to[place.value] = from[place.data];
+      });
+    });
+  positions.visit(begin, end, outside, [&](const Positions::Place &place) {
+    std::memcpy(values + place.value * bytes, data + place.data * bytes,
+                size_t(positions.row * bytes));
+  });
 }
 
 } // namespace
@@ -280,17 +354,16 @@ using namespace shardonnx::rt;
 void shx_gather(ShxContext *ctx, const ShxIndexing *desc, const void *data,
                 const void *indices, void *values, const char *what) {
   TraceScope scope(ctx, "gather_elements");
-  Positions positions(*desc, indices);
+  Positions positions(*desc, indices, Positions::Order::RowMajor);
   if (positions.empty)
     return;
   OutsideIndex outside;
   int64_t bytes = elementBytes(desc->dtype);
   int64_t grain = std::max<int64_t>(1, kGrain / positions.row);
-  parallelRange(positions.free * positions.meeting, grain,
-                [&](int64_t begin, int64_t end) {
-                  gatherRows(positions, bytes, static_cast<const char *>(data),
-                             static_cast<char *>(values), begin, end, outside);
-                });
+  parallelRange(positions.free, grain, [&](int64_t begin, int64_t end) {
+    gatherRows(positions, bytes, static_cast<const char *>(data),
+               static_cast<char *>(values), begin, end, outside);
+  });
   outside.endProgramIfAny(what);
 }
 
