@@ -52,6 +52,7 @@ def parser():
     add("--sample", type=int, default=0, metavar="I", help="which one --check prints [0]")
     add("--color", choices=("auto", "always", "never"), default="auto", help="[auto]")
     made.print_usage = lambda *_: None  # an error is one line
+    made.print_help = lambda *_: show([made.format_help().rstrip()])
     return made
 
 
@@ -214,14 +215,16 @@ def show(lines):
         for line in lines:
             print(line)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise UserError(f"cannot write to standard output: {error.strerror}") from None
 
 
 def main():
-    args = parser().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        args = parser().parse_args()
         if args.check:
             colour = args.color == "always" or (args.color == "auto" and sys.stdout.isatty() and "NO_COLOR" not in os.environ)
             show(check.check(args.check, args.sample, args.tokenizer, colour))
