@@ -62,7 +62,7 @@ public:
           "' has no token input, an integer tensor of "
           "shape [batch, tokens]; leave the option out");
     if (!unbound.empty())
-      return diagnostics.error(
+      return diagnostics.usageError(
           "'" + options.model + "': dynamic dimensions without a value: " +
           unbound + "; give them with --batch=N, --seq=N or --dim NAME=N" +
           (isPast ? " (--dim NAME=0: keys and values of an empty past)" : ""));

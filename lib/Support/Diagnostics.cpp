@@ -7,6 +7,7 @@
 
 #include "mlir/IR/MLIRContext.h"
 #include "shardonnx/Support/Origin.h"
+#include "shardonnx/Support/UsageError.h"
 #include "shardonnx/runtime/Printable.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -122,6 +123,8 @@ Diagnostics::capture(MLIRContext *context, StringRef subject) {
         case DiagnosticSeverity::Error:
           if (isOfVerifier(diagnostic.str()))
             (void)internalError(withOrigin(subject, diagnostic));
+          else if (isUsageError(diagnostic))
+            (void)usageError(withOrigin(subject, diagnostic));
           else
             (void)error(withOrigin(subject, diagnostic));
           break;

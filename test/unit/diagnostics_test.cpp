@@ -5,6 +5,7 @@
 
 #include "shardonnx/Support/Diagnostics.h"
 #include "shardonnx/Support/Origin.h"
+#include "shardonnx/Support/UsageError.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -51,6 +52,15 @@ TEST_F(DiagnosticsTest, WhatAVerifierRefusesIsAFaultOfTheCompiler) {
                   "a fault of the compiler, not of the model: please report "
                   "it, with the model\n");
   EXPECT_EQ(diagnostics.errors(), 2U);
+}
+
+TEST_F(DiagnosticsTest, WhatOnlyTheCommandLineMendsIsItsFault) {
+  emitUsageError(*module) << "--unit=x matches no module";
+  EXPECT_EQ(text, "shardonnx: error: m.onnx: node 'node_7' (Gemm): --unit=x "
+                  "matches no module\n");
+  EXPECT_TRUE(diagnostics.isUsage());
+  module->emitError("its bias does not fit");
+  EXPECT_FALSE(diagnostics.isUsage());
 }
 
 TEST_F(DiagnosticsTest, ErrorsThatAreHeldAreAllPrinted) {

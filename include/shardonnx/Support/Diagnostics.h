@@ -37,7 +37,8 @@ public:
   mlir::LogicalResult error(const llvm::Twine &message);
 
   /// The same of the command line's mistakes: an option that does not fit the
-  /// model, or another option.
+  /// model or another option, or that is missing. Passes say so with
+  /// emitUsageError (UsageError.h).
   mlir::LogicalResult usageError(const llvm::Twine &message);
 
   /// Prints that the compiler is at fault, and how it shows.
@@ -58,8 +59,6 @@ public:
 
   /// While the returned handler lives, diagnostics of `context` become lines
   /// here. `subject` (for example the model's file name) precedes the node.
-  /// What a pass cannot do with an option is an error as any other: whether
-  /// that or the model is to be changed it does not know.
   std::unique_ptr<mlir::ScopedDiagnosticHandler>
   capture(mlir::MLIRContext *context, llvm::StringRef subject = "");
 

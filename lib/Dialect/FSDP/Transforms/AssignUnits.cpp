@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Support/NamePattern.h"
+#include "shardonnx/Support/UsageError.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -116,7 +117,7 @@ LogicalResult Assignment::resolve() {
     paths.push_back(nn::scopeOf(op));
   for (auto &[name, parameter] : parameters)
     paths.push_back(modulePathOf(name));
-  return rules.resolve(paths, [&] { return module.emitError(); });
+  return rules.resolve(paths, [&] { return emitUsageError(module); });
 }
 
 void Assignment::assignByPath() {
@@ -251,8 +252,8 @@ LogicalResult Assignment::ignore(StringRef pattern) {
   llvm::Regex regex = wholeName(pattern);
   std::string why;
   if (!regex.isValid(why))
-    return module.emitError() << "--ignore: '" << pattern
-                              << "' is not a regular expression: " << why;
+    return emitUsageError(module) << "--ignore: '" << pattern
+                                  << "' is not a regular expression: " << why;
   bool matched = false;
   for (auto &[name, parameter] : parameters)
     if (nn::matchesName(regex, parameter)) {
@@ -260,7 +261,7 @@ LogicalResult Assignment::ignore(StringRef pattern) {
       matched = true;
     }
   if (!matched)
-    return module.emitError()
+    return emitUsageError(module)
            << "--ignore: no parameter's whole name matches '" << pattern
            << "'; shardonnx inspect lists the names";
   return success();
@@ -384,7 +385,7 @@ struct AssignUnitsPass
     SmallVector<std::string> ignored(ignore.begin(), ignore.end());
     FailureOr<UnitRules> rules = UnitRules::parse(
         words, module->getAttrOfType<ArrayAttr>(nn::kUnitRulesAttr),
-        [&] { return module.emitError(); });
+        [&] { return emitUsageError(module); });
     if (failed(rules) || failed(Assignment(module, *rules).run(ignored)))
       signalPassFailure();
   }

@@ -9,6 +9,7 @@
 #include "Step.h"
 #include "shardonnx/Dialect/FSDP/Transforms/Passes.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
+#include "shardonnx/Support/UsageError.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
@@ -113,7 +114,8 @@ FailureOr<DictionaryAttr> RecomputePass::makePlan() {
   std::string error;
   std::optional<Recompute> mode = parseRecompute(recompute, error);
   if (!mode)
-    return getOperation().emitError("--recompute: ") << error, failure();
+    return emitUsageError(getOperation()) << "--recompute: " << error,
+           failure();
   if (mode->kind == RecomputeKind::Budget)
     return getOperation().emitError("--recompute: '")
                << recompute << "': a budget comes as a plan in '"

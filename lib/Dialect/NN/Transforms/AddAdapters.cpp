@@ -15,6 +15,7 @@
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Support/NamePattern.h"
+#include "shardonnx/Support/UsageError.h"
 #include "shardonnx/runtime/Lora.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
@@ -285,8 +286,9 @@ FailureOr<Targets> AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
     std::string why;
     bool all = target == kAllLinear, matched = false;
     if (!all && !regex.isValid(why))
-      return function.emitError() << "--lora-targets: '" << target
-                                  << "' is not a regular expression: " << why;
+      return emitUsageError(function)
+             << "--lora-targets: '" << target
+             << "' is not a regular expression: " << why;
     for (const Linear &linear : linears) {
       if (all ? heads.contains(linear.product)
               : llvm::none_of(namesOf(linear.weight), [&](StringRef name) {
@@ -308,14 +310,14 @@ FailureOr<Targets> AddAdaptersPass::chooseTargets(ArrayRef<Linear> linears,
       warnOfOtherStacks(function, experts);
     StringRef other = all ? "" : findUnadaptable(regex, linears, experts);
     if (!other.empty())
-      return function.emitError()
+      return emitUsageError(function)
              << "--lora-targets: '" << target << "' names '" << other
              << "', which is no linear layer (an embedding or what shares its "
                 "weight, a convolution or a norm), and adapters stand beside "
                 "linear layers and experts alone; name those, and what else is "
                 "trained by a --freeze=REGEX that leaves it out";
     if (!matched)
-      return function.emitError()
+      return emitUsageError(function)
              << "--lora-targets: "
              << (all ? "the graph has no linear layer but its head"
                      : "no linear layer's whole path matches '" + target +
@@ -411,7 +413,7 @@ LogicalResult AddAdaptersPass::adapt(Linear linear, const Lora &lora,
   if (lora.dropout > 0)
     rows = random.drop(builder, product.getLoc(), rows, lora.dropout);
   if (!rows)
-    return product.emitError()
+    return emitUsageError(product)
            << "--lora: axis 0 of what the adapter of '"
            << linear.weight.getSymName()
            << "' reads does not count samples, so ranks cannot draw their "
@@ -453,7 +455,7 @@ LogicalResult AddAdaptersPass::describeParameter(ParameterOp weight,
                                                  bool fanInFanOut) {
   StringRef name = namesOf(weight).front();
   if (lora.dropout > 0 || lora.dora)
-    return weight.emitError()
+    return emitUsageError(weight)
            << "--lora: '" << name << "' is "
            << (experts > 1 ? "experts in one tensor" : "a router")
            << ", whose adapter has no " << (lora.dora ? "dora" : "dropout")

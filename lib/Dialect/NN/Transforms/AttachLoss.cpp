@@ -11,6 +11,7 @@
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Support/UsageError.h"
 #include "shardonnx/runtime/Choices.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
@@ -129,17 +130,17 @@ FailureOr<Choice> LossAttacher::decide(const Output &output,
   else if (!kind && !oneClass && output.rank() == 2)
     kind = LossKind::CrossEntropy;
   if (!kind)
-    return function.emitError("cannot tell the loss from the shape ")
-           << shapeText(output.value) << " of output " << output.name
-           << "; say which with --loss ("
+    return emitUsageError(function)
+           << "cannot tell the loss from the shape " << shapeText(output.value)
+           << " of output " << output.name << "; say which with --loss ("
            << (output.rank() == 1 && shapeOf(output.value)[0] == 1
                    ? "graph where it is the loss itself, "
                    : "")
            << "mse for a regression)";
   if (oneClass &&
       (kind == LossKind::CausalLm || kind == LossKind::CrossEntropy))
-    return function.emitError("--loss=")
-           << spell(*kind) << ": output " << output.name << " is "
+    return emitUsageError(function)
+           << "--loss=" << spell(*kind) << ": output " << output.name << " is "
            << shapeText(output.value)
            << ", and a cross-entropy of one class is always 0; --loss=mse is "
               "for a regression";
@@ -150,8 +151,8 @@ FailureOr<Choice> LossAttacher::chooseByName(std::optional<LossKind> kind) {
   auto *it = llvm::find_if(
       outputs, [&](const Output &output) { return output.name == logitsName; });
   if (it == outputs.end())
-    return function.emitError("--logits=")
-           << logitsName
+    return emitUsageError(function)
+           << "--logits=" << logitsName
            << " names no float output of the graph; its float outputs are: "
            << listOutputs();
   return decide(*it, kind);
@@ -215,8 +216,8 @@ FailureOr<Choice> LossAttacher::choose() {
   if (!kindName.empty()) {
     kind = parseSpelling<LossKind>(kindName);
     if (!kind)
-      return function.emitError("--loss=")
-             << kindName << " is unknown; it is "
+      return emitUsageError(function)
+             << "--loss=" << kindName << " is unknown; it is "
              << describeWords(spellAll<LossKind>());
   }
   if (!logitsName.empty())
@@ -263,8 +264,9 @@ FailureOr<Choice> LossAttacher::choose() {
   if (!output && (!kind || *kind == LossKind::Mse) && outputs.size() == 1)
     output = outputs.begin();
   if (output && !kind && output->rank() == 3 && isHiddenState(output->name))
-    return function.emitError("output ")
-           << output->name << " of shape " << shapeText(output->value)
+    return emitUsageError(function)
+           << "output " << output->name << " of shape "
+           << shapeText(output->value)
            << " holds no logits, by its name; say what it is trained for: "
               "--loss=mse, or --loss=causal-lm if these are logits";
   if (output)
@@ -272,16 +274,17 @@ FailureOr<Choice> LossAttacher::choose() {
   if (kind == LossKind::Graph && !llvm::any_of(outputs, [](const Output &o) {
         return o.isSingleElement();
       }))
-    return function.emitError(
-               "--loss=graph needs a float scalar output, and the graph has "
-               "none; its float outputs are: ")
+    return emitUsageError(function)
+           << "--loss=graph needs a float scalar output, and the graph has "
+              "none; its float outputs are: "
            << listOutputs() << "; leave --loss out, or name another kind";
   return failAmbiguous();
 }
 
 LogicalResult LossAttacher::failAmbiguous() {
-  return function.emitError("cannot tell which output the loss is made of; "
-                            "the graph's float outputs are: ")
+  return emitUsageError(function)
+         << "cannot tell which output the loss is made of; "
+            "the graph's float outputs are: "
          << listOutputs() << "; name one with --logits=NAME";
 }
 
@@ -325,8 +328,9 @@ LogicalResult LossAttacher::dropOldLabels(LossOp loss) {
     if (inputName(function, i) != spell(InputKind::Labels))
       continue;
     if (!function.getArgument(i).use_empty())
-      return function.emitError("the graph reads its input 'labels' for more "
-                                "than its own loss: use --loss=graph");
+      return emitUsageError(function)
+             << "the graph reads its input 'labels' for more "
+                "than its own loss: use --loss=graph";
     if (loss.getDenominator() == "labels")
       loss.setDenominatorArg(loss.getDenominatorArg() - 1);
     return function.eraseArgument(i);
@@ -411,8 +415,9 @@ static bool isSoftmax(Value value) {
 LogicalResult LossAttacher::buildCrossEntropy(const Output &output) {
   ArrayRef<int64_t> shape = shapeOf(output.value);
   if (shape.size() < 2)
-    return function.emitError("output ")
-           << output.name << " has the shape " << shapeText(output.value)
+    return emitUsageError(function)
+           << "output " << output.name << " has the shape "
+           << shapeText(output.value)
            << ", but a cross-entropy needs [...,classes] or "
               "[batch,classes,height,width]";
   if (isSoftmax(output.value))
@@ -507,8 +512,9 @@ LogicalResult LossAttacher::attach(const Choice &choice) {
     return buildMse(choice.output);
   case LossKind::Graph:
     if (!choice.output.isSingleElement())
-      return function.emitError("--loss=graph needs a scalar output, but ")
-             << choice.output.name << " is " << shapeText(choice.output.value)
+      return emitUsageError(function)
+             << "--loss=graph needs a scalar output, but " << choice.output.name
+             << " is " << shapeText(choice.output.value)
              << "; choose another with --logits";
     return buildGraph(choice.output);
   }
@@ -523,6 +529,10 @@ LogicalResult LossAttacher::run() {
     outputs.push_back(
         {name ? name.str() : "output " + std::to_string(i), value});
   }
+  if (outputs.empty())
+    return function.emitError("the graph has no float output that a loss could "
+                              "be made of; export it with its logits or its "
+                              "loss among the outputs");
   FailureOr<Choice> choice = choose();
   if (failed(choice))
     return failure();

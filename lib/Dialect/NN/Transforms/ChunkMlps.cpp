@@ -10,6 +10,7 @@
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Support/UsageError.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -294,8 +295,8 @@ LogicalResult ChunkMlpsPass::cutAll(func::FuncOp function, RaiseNotes &notes) {
   for (const Mlp &mlp : findMlps(function.front())) {
     Operation *first = mlp.ops.front();
     if (mlp.rows % chunks != 0)
-      return first->emitError("--mlp-chunks=")
-             << int64_t(chunks) << ": the " << mlp.rows
+      return emitUsageError(first)
+             << "--mlp-chunks=" << int64_t(chunks) << ": the " << mlp.rows
              << " rows of this MLP cannot be cut into so many equal parts; the "
                 "nearest number is "
              << nearestThatDivides(mlp.rows, chunks);

@@ -8,6 +8,7 @@
 #include "shardonnx/Cost/Device.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
+#include "shardonnx/Support/UsageError.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <numeric>
@@ -200,7 +201,7 @@ double Predicted::inRing() {
 }
 
 static InFlightDiagnostic refuse(AttentionOp op, ContextRanks ranks) {
-  return op.emitError() << "--mesh: context:" << ranks.parts << ' ';
+  return emitUsageError(op) << "--mesh: context:" << ranks.parts << ' ';
 }
 
 /// A sequence that a zigzag cannot have, or nothing.

@@ -9,6 +9,7 @@
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Support/UsageError.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace shardonnx::nn {
@@ -69,35 +70,38 @@ static LogicalResult checkAttention(AttentionOp op, int64_t batch,
   ArrayRef<int64_t> q = shapeOf(op.getQuery());
   if (op.getMask() &&
       readsPositions(op->getParentOfType<func::FuncOp>(), op.getMask()))
-    return op.emitError()
+    return emitUsageError(op)
            << kOption
            << "attention has a mask of the graph's own that is computed from "
               "position_ids, as transformers has one where no attention_mask "
               "comes with them: export the model with both, or with neither";
   if (!op.getCausal())
-    return op.emitError() << kOption
-                          << "attention sees later positions too, and only "
-                             "causal attention can be kept within documents";
+    return emitUsageError(op)
+           << kOption
+           << "attention sees later positions too, and only "
+              "causal attention can be kept within documents";
   if (op.getMask())
-    return op.emitError() << kOption
-                          << "attention has a mask of its own, which cannot be "
-                             "joined with the documents'";
+    return emitUsageError(op)
+           << kOption
+           << "attention has a mask of its own, which cannot be "
+              "joined with the documents'";
   if (q[0] != batch)
-    return op.emitError() << kOption
-                          << "attention has its samples among its heads, as "
-                             "nn.MultiheadAttention does; let the module use "
-                             "scaled_dot_product_attention";
+    return emitUsageError(op)
+           << kOption
+           << "attention has its samples among its heads, as "
+              "nn.MultiheadAttention does; let the module use "
+              "scaled_dot_product_attention";
   if (q[1] != length || shapeOf(op.getKey())[1] != length)
-    return op.emitError() << kOption << "attention is over " << q[1] << " of "
-                          << shapeOf(op.getKey())[1]
-                          << " positions, the tokens are " << length;
+    return emitUsageError(op) << kOption << "attention is over " << q[1]
+                              << " of " << shapeOf(op.getKey())[1]
+                              << " positions, the tokens are " << length;
   return success();
 }
 
 static LogicalResult checkLoss(func::FuncOp function) {
   for (auto loss : function.getOps<LossOp>())
     if (loss.getDenominator() != "labels" && loss.getDenominator() != "sum")
-      return function.emitError()
+      return emitUsageError(function)
              << kOption
              << "the loss of this graph does not count labels, so none can be "
                 "left out where a document ends; train its logits with "
@@ -112,19 +116,19 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
   LogicalResult run(func::FuncOp function) {
     EmbeddingOp embedding = findTokens(function);
     if (!embedding)
-      return function.emitError()
+      return emitUsageError(function)
              << kOption << "no embedding reads an input of tokens";
     ArrayRef<int64_t> ids = shapeOf(embedding.getIds());
     int64_t vocabulary = shapeOf(embedding.getTable())[0];
     if (separator >= vocabulary)
-      return function.emitError()
+      return emitUsageError(function)
              << kOption << int64_t(separator)
              << " is outside the vocabulary of " << vocabulary;
     int64_t batch = ids.front(), length = ids.back();
     for (BlockArgument argument : function.getArguments()) {
       if (isPositions(function, argument) &&
           shapeOf(argument) != ArrayRef<int64_t>{batch, length})
-        return function.emitError()
+        return emitUsageError(function)
                << kOption << "the input position_ids is " << argument.getType()
                << ", so positions cannot restart in each sample's documents";
     }
@@ -135,7 +139,7 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
           return failure();
         attentions.push_back(attention);
       } else if (mixesPositions(op, length)) {
-        return op.emitError()
+        return emitUsageError(&op)
                << kOption
                << "this softmax mixes positions but was not recognised as "
                   "attention (dropout on its weights and --strict-numerics "
@@ -143,7 +147,7 @@ struct DocumentMasksPass : nn::impl::DocumentMasksPassBase<DocumentMasksPass> {
       }
     }
     if (attentions.empty())
-      return function.emitError()
+      return emitUsageError(function)
              << kOption << "the graph has no attention that it could keep "
              << "within documents";
     if (failed(checkLoss(function)))

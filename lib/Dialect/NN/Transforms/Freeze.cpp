@@ -8,6 +8,7 @@
 #include "shardonnx/Dialect/NN/IR/ParameterReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
 #include "shardonnx/Support/NamePattern.h"
+#include "shardonnx/Support/UsageError.h"
 #include "llvm/Support/Regex.h"
 
 using namespace mlir;
@@ -28,13 +29,13 @@ struct FreezePass : nn::impl::FreezePassBase<FreezePass> {
     std::string why;
     if (regex.isValid(why))
       return regex;
-    return getOperation().emitError()
+    return emitUsageError(getOperation())
            << option << ": '" << pattern
            << "' is not a regular expression: " << why;
   }
 
   LogicalResult refuseUnmatched(StringRef option, const std::string &pattern) {
-    return getOperation().emitError()
+    return emitUsageError(getOperation())
            << option << ": no parameter's whole name matches '" << pattern
            << "'; shardonnx inspect lists the names";
   }

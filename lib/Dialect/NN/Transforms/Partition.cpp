@@ -13,6 +13,7 @@
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/IR/RaiseReport.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Support/UsageError.h"
 #include "llvm/ADT/STLExtras.h"
 
 #include <numeric>
@@ -381,17 +382,16 @@ struct PartitionPass : nn::impl::PartitionPassBase<PartitionPass> {
 } // namespace
 
 LogicalResult PartitionPass::checkHeads(func::FuncOp function) {
-  auto check = [&](auto op) {
+  auto check = [&](auto op) -> WalkResult {
     int64_t heads = shapeOf(op.getQuery())[2], shared = shapeOf(op.getKey())[2];
     for (auto [count, what] :
          {std::pair(heads, "heads"), std::pair(shared, "key/value heads")})
-      if (count % tensor != 0) {
-        op.emitError("--mesh: tensor:")
-            << int64_t(tensor) << " does not divide the " << count << " "
-            << what << " of this attention; the nearest that does is tensor:"
-            << nearestDivisor(std::gcd(heads, shared), tensor);
-        return WalkResult::interrupt();
-      }
+      if (count % tensor != 0)
+        return emitUsageError(op)
+               << "--mesh: tensor:" << int64_t(tensor)
+               << " does not divide the " << count << " " << what
+               << " of this attention; the nearest that does is tensor:"
+               << nearestDivisor(std::gcd(heads, shared), tensor);
     return WalkResult::advance();
   };
   return failure(function.walk([&](AttentionOp op) { return check(op); })

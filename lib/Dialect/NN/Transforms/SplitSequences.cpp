@@ -15,6 +15,7 @@
 #include "shardonnx/Dialect/NN/IR/NNIndex.h"
 #include "shardonnx/Dialect/NN/IR/NNMesh.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
+#include "shardonnx/Support/UsageError.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -41,7 +42,7 @@ public:
 
 private:
   InFlightDiagnostic refuse(Operation *op) {
-    return op->emitError() << "--mesh: context:" << parts << ' ';
+    return emitUsageError(op) << "--mesh: context:" << parts << ' ';
   }
   LogicalResult findTokens();
   LogicalResult chooseWay();
