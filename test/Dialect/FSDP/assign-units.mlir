@@ -12,7 +12,7 @@
 
 // NOMODULE: error: --unit=h.9 matches no module
 // ROOT:     error: --unit=root: root is what is left
-// TWICE:    error: --unit: size:N may be given once
+// TWICE:    error: --unit, units: size:N may be given once
 // NEGATIVE: error: --unit=size:-3: size: wants a positive number of elements
 // SYNTAX:   error: --unit=h.(1: 'h.(1' is not a regular expression
 

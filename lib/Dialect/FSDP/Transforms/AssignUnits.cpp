@@ -363,16 +363,27 @@ void Assignment::write() {
   warnOfUnused(used);
 }
 
+// Why a rule makes no unit; empty where nobody asked for one.
+std::string whyUnused(const UnitRule &rule) {
+  if (!rule.earlier.empty())
+    return "its modules are those of " + rule.earlier +
+           ", which stands before it; leave one of them out";
+  if (rule.kind == UnitRule::Kind::Size)
+    return "what is in no other unit has fewer elements, or is read in several "
+           "places";
+  if (rule.settings || rule.kind == UnitRule::Kind::Module)
+    return "its modules have no parameters of their own (a tied weight has one "
+           "owner, an inner unit keeps its own)";
+  return "";
+}
+
 // Nothing that the user asks for is left out without a word.
 void Assignment::warnOfUnused(
     const llvm::SmallPtrSetImpl<const UnitRule *> &used) {
   for (const UnitRule &rule : rules.all())
-    if (!used.contains(&rule) &&
-        (rule.settings || rule.kind == UnitRule::Kind::Module))
-      module.emitWarning()
-          << rule.origin
-          << " makes no unit: its modules have no parameters of their own (a "
-             "tied weight has one owner, an inner unit keeps its own)";
+    if (std::string why = whyUnused(rule);
+        !used.contains(&rule) && !why.empty())
+      module.emitWarning() << rule.origin << " makes no unit: " << why;
 }
 
 struct AssignUnitsPass

@@ -8,6 +8,7 @@
 #include "shardonnx/runtime/WholeNumber.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -113,7 +114,7 @@ FailureOr<UnitRules> UnitRules::parse(ArrayRef<std::string> words,
           return rule.kind == kind;
         }) > 1)
       return emitError() << (kind == UnitRule::Kind::Size
-                                 ? "--unit: size:N may be given once"
+                                 ? "--unit, units: size:N may be given once"
                                  : "units: root may be named once"),
              failure();
   return result;
@@ -124,59 +125,86 @@ static bool endsInNumber(StringRef module) {
   return !last.empty() && llvm::all_of(last, llvm::isDigit);
 }
 
-void UnitRules::forEachRule(
-    StringRef path,
-    llvm::function_ref<void(StringRef, const UnitRule *)> callback) const {
+/// Calls back with every module on the way to `path`, outermost first, and
+/// whether it is a block.
+static void forEachModule(StringRef path,
+                          llvm::function_ref<void(StringRef, bool)> callback) {
   bool insideBlock = false;
   for (size_t end = 0; end != StringRef::npos && !path.empty();) {
     end = path.find('.', end + 1);
     StringRef module = path.take_front(end);
     bool isBlock = !insideBlock && endsInNumber(module);
-    const auto *rule = llvm::find_if(rules, [&](const UnitRule &rule) {
-      return (isBlock && rule.kind == UnitRule::Kind::Block) ||
-             rule.matches(module);
-    });
-    callback(module, rule == rules.end() ? nullptr : rule);
+    callback(module, isBlock);
     insideBlock |= isBlock;
   }
 }
 
+const UnitRule *UnitRules::ownerOf(StringRef module, bool isBlock) const {
+  const auto *rule = llvm::find_if(rules, [&](const UnitRule &rule) {
+    return (isBlock && rule.kind == UnitRule::Kind::Block) ||
+           rule.matches(module);
+  });
+  return rule == rules.end() ? nullptr : rule;
+}
+
+// A module that an earlier rule has is that one's, and so would be all of this
+// rule's under its name.
+static void claim(UnitRule &rule, StringRef module, const UnitRule *owner,
+                  bool &owns) {
+  if (owner != &rule) {
+    rule.earlier = owner->origin;
+    return;
+  }
+  owns = true;
+  if (rule.together && rule.name.empty())
+    rule.name = module.str();
+}
+
+static InFlightDiagnostic
+refuse(const UnitRule &rule, const std::string &source, EmitError emitError) {
+  return emitError() << rule.origin
+                     << (StringRef(rule.origin).starts_with("--")
+                             ? std::string()
+                             : ": '" + source + "'")
+                     << " matches no module; a regular expression must match a "
+                        "module's whole path ('shardonnx inspect' lists the "
+                        "parameters)";
+}
+
 LogicalResult UnitRules::resolve(ArrayRef<StringRef> paths,
                                  EmitError emitError) {
-  for (UnitRule &rule : rules)
+  llvm::MapVector<StringRef, bool> modules; // whether it is a block
+  for (StringRef path : paths)
+    forEachModule(path, [&](StringRef module, bool isBlock) {
+      modules.insert({module, isBlock});
+    });
+  for (UnitRule &rule : rules) {
+    bool owns = false;
     for (auto [index, pattern] : llvm::enumerate(rule.patterns)) {
       bool matches = false;
-      for (StringRef path : paths) {
-        if (matches && (!rule.together || !rule.name.empty()))
-          break;
-        forEachRule(path, [&](StringRef module, const UnitRule *owner) {
-          if (!pattern.match(module))
-            return;
-          matches = true;
-          // A module that an earlier rule has is that one's, and so would be
-          // all of this rule's under its name.
-          if (rule.together && rule.name.empty() && owner == &rule)
-            rule.name = module.str();
-        });
+      for (auto [module, isBlock] : modules) {
+        if (!pattern.match(module))
+          continue;
+        matches = true;
+        claim(rule, module, ownerOf(module, isBlock), owns);
       }
       if (!matches)
-        return emitError()
-               << rule.origin
-               << (StringRef(rule.origin).starts_with("--")
-                       ? std::string()
-                       : ": '" + rule.sources[index] + "'")
-               << " matches no module; a regular expression must match a "
-                  "module's whole path ('shardonnx inspect' lists the "
-                  "parameters)";
+        return refuse(rule, rule.sources[index], emitError);
     }
+    for (auto [module, isBlock] : modules)
+      if (isBlock && rule.kind == UnitRule::Kind::Block)
+        claim(rule, module, ownerOf(module, isBlock), owns);
+    if (owns)
+      rule.earlier.clear();
+  }
   return success();
 }
 
 std::pair<StringRef, const UnitRule *>
 UnitRules::unitOfPath(StringRef path) const {
   std::pair<StringRef, const UnitRule *> found = {};
-  forEachRule(path, [&](StringRef module, const UnitRule *rule) {
-    if (rule)
+  forEachModule(path, [&](StringRef module, bool isBlock) {
+    if (const UnitRule *rule = ownerOf(module, isBlock))
       found = {rule->together ? StringRef(rule->name) : module, rule};
   });
   return found;

@@ -26,9 +26,10 @@ struct UnitRule {
   int64_t size = 0;
   llvm::SmallVector<std::string, 1> sources;
   llvm::SmallVector<llvm::Regex, 1> patterns;
-  bool together = false;         // all matches are one unit...
-  std::string name;              // ...which has this name
-  std::string origin;            // for messages: `--unit=X`, `units[2]`
+  bool together = false; // all matches are one unit...
+  std::string name;      // ...which has this name
+  std::string origin;    // for messages: `--unit=X`, `units[2]`
+  std::string earlier;   // origin of the rule that has all of its modules
   mlir::DictionaryAttr settings; // null without any
 
   bool matches(llvm::StringRef module) const;
@@ -43,7 +44,8 @@ public:
         llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
 
   /// Names the units of several modules: by the first module of the first
-  /// pattern that makes one. Fails if a pattern matches no module of `paths`.
+  /// pattern that makes one; finds the rules to which earlier ones leave none.
+  /// Fails if a pattern matches no module of `paths`.
   mlir::LogicalResult
   resolve(llvm::ArrayRef<llvm::StringRef> paths,
           llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
@@ -59,11 +61,9 @@ public:
   llvm::ArrayRef<UnitRule> all() const { return rules; }
 
 private:
-  /// Calls back with every module on the way to `path`, outermost first, and
-  /// the rule that makes a unit of it, the first one that would; null: none.
-  void forEachRule(llvm::StringRef path,
-                   llvm::function_ref<void(llvm::StringRef, const UnitRule *)>
-                       callback) const;
+  /// The rule that makes a unit of a module, the first one that would; null:
+  /// none.
+  const UnitRule *ownerOf(llvm::StringRef module, bool isBlock) const;
 
   llvm::SmallVector<UnitRule> rules;
 };
