@@ -209,10 +209,6 @@ FailureOr<Inspected> inspectProgram(const InspectOptions &options,
   if (failed(checkOptions(options.compile, diagnostics)))
     return failure();
   bool isExecutable = isElf(path);
-  if (isExecutable && options.compileOptionsGiven)
-    diagnostics.warning("'" + path +
-                        "' is an executable: it shows what it was compiled "
-                        "with, and the compile options here change nothing");
   FailureOr<Manifest> manifest =
       readManifest(path,
                    isExecutable ? readManifestSection(path, diagnostics)
@@ -220,6 +216,10 @@ FailureOr<Inspected> inspectProgram(const InspectOptions &options,
                    diagnostics);
   if (failed(manifest))
     return failure();
+  if (isExecutable && options.compileOptionsGiven)
+    diagnostics.warning("'" + path +
+                        "' is an executable: it shows what it was compiled "
+                        "with, and the compile options here change nothing");
   InspectView view;
   FailureOr<Topology> topology = topologyOf(*manifest, options, diagnostics);
   if (failed(topology))

@@ -7,6 +7,7 @@
 #include "InspectElf.h"
 
 #include "shardonnx/Support/InputFile.h"
+#include "shardonnx/Support/OtherFile.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Object/ELF.h"
 

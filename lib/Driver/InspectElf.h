@@ -10,9 +10,6 @@
 
 namespace shardonnx {
 
-/// Where the compiler puts the manifest (docs/manifest.md).
-constexpr llvm::StringLiteral kManifestSection = ".shardonnx";
-
 /// Whether the file begins as an ELF file does; false when it cannot be read.
 bool isElf(llvm::StringRef path);
 

@@ -34,6 +34,7 @@
 #include "shardonnx/Dialect/ONNX/IR/ONNX.h"
 #include "shardonnx/Dialect/ONNX/IR/Untrained.h"
 #include "shardonnx/Support/Diagnostics.h"
+#include "shardonnx/Support/OtherFile.h"
 #include "llvm/Support/Format.h"
 
 #include <onnx/onnx_pb.h>
@@ -159,6 +160,7 @@ private:
 
   void warnOfDropout(const Metadata &metadata);
   LogicalResult read();
+  LogicalResult refuseOther(const std::string &why);
   LogicalResult refuseErasedDetach(const Metadata &metadata) {
     std::string reader = findErasedDetach(model.graph(), [&](StringRef name) {
       return metadata.holdsParameter(name);
@@ -303,13 +305,21 @@ void Importer::warnOfDropout(const Metadata &metadata) {
       "before the export to train with dropout");
 }
 
+/// `why` where it does not show what the file is instead.
+LogicalResult Importer::refuseOther(const std::string &why) {
+  std::string other = describeOtherFile(options.model);
+  return fail("cannot be imported: " + (other.empty() ? why : other));
+}
+
 LogicalResult Importer::read() {
   InputBytes buffer = readInputFile(options.model);
+  if (!buffer && buffer.getError() == std::errc::is_a_directory)
+    return refuseOther("it is a folder");
   if (!buffer)
     return fail("cannot be read: " + buffer.getError().message());
   llvm::Expected<StrippedModel> result = stripModel((*buffer)->getBuffer());
   if (!result)
-    return fail("cannot be imported: " + llvm::toString(result.takeError()));
+    return refuseOther(llvm::toString(result.takeError()));
   stripped = std::move(*result);
   bool parsed = model.ParseFromString(stripped.bytes);
   stripped.bytes = std::string();
@@ -320,7 +330,7 @@ LogicalResult Importer::read() {
   if (parsed && opsetOf(model) == 0 && model.graph().node_size() > 0)
     return fail("cannot be imported: it names no opset; add an opset_import");
   if (!parsed || opsetOf(model) == 0)
-    return fail("cannot be imported: it is not an ONNX model");
+    return refuseOther("it is not an ONNX model");
   if (opsetOf(model) > onnxlib::newestOpset())
     return fail("uses opset " + Twine(opsetOf(model)) + ", but " +
                 Twine(onnxlib::newestOpset()) +

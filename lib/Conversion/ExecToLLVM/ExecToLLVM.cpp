@@ -11,6 +11,7 @@
 #include "shardonnx/Dialect/FSDP/IR/FSDP.h"
 #include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Support/ElementType.h"
+#include "shardonnx/Support/OtherFile.h"
 #include "shardonnx/Support/SpelledOption.h"
 #include "shardonnx/runtime/MasterHalves.h"
 
@@ -132,7 +133,7 @@ static void addManifest(ModuleOp module, StringRef manifest) {
   auto text = LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/true,
                                      LLVM::Linkage::External, "shx_manifest",
                                      builder.getStringAttr(manifest));
-  text.setSection(".shardonnx");
+  text.setSection(kManifestSection);
   LLVM::GlobalOp::create(builder, loc, builder.getI64Type(),
                          /*isConstant=*/true, LLVM::Linkage::External,
                          "shx_manifest_size",
