@@ -129,8 +129,8 @@ void exportCheckpoint(const ExportOptions &options) {
                  !endsWith(options.output, ".safetensors");
   std::optional<std::string> folder = rt::findCheckpoint(options.checkpoint);
   if (!folder)
-    rt::fail("there is no checkpoint in '", options.checkpoint,
-             "'; give one, or the folder that --save named");
+    rt::fail(rt::noCheckpointIn(options.checkpoint),
+             "; give one, or the folder that --save named");
   rt::CheckpointReader reader(*folder);
   checkAdapters(reader.index(), options, adapter);
   std::string model =

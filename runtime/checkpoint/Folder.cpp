@@ -119,6 +119,14 @@ std::optional<std::string> findCheckpoint(const std::string &path) {
   return std::nullopt;
 }
 
+std::string noCheckpointIn(const std::string &path) {
+  std::error_code error;
+  const char *why = fs::is_directory(path, error) ? ""
+                    : fs::exists(path, error)     ? ", which is a file"
+                                                  : ", which does not exist";
+  return concat("there is no checkpoint in '", path, "'", why);
+}
+
 SaveFolder::SaveFolder(const std::string &path, int64_t step)
     : path(path), made(path) {
   lock =

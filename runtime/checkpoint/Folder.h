@@ -25,6 +25,9 @@ constexpr const char *kBestName = "best";
 /// no checkpoint, whole or not.
 std::optional<std::string> findCheckpoint(const std::string &path);
 
+/// What is said where findCheckpoint finds nothing.
+std::string noCheckpointIn(const std::string &path);
+
 /// For the one rank that keeps the folder in order.
 class SaveFolder {
 public:

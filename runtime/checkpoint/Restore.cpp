@@ -31,8 +31,8 @@ std::string agreeOnFolder(const Options &options, int rank,
   if (rank == 0) {
     std::optional<std::string> found = findCheckpoint(options.resume);
     if (!found && options.resume != options.save)
-      fail("there is no checkpoint in '", options.resume,
-           "'; --resume takes a checkpoint or the folder that --save named");
+      fail(noCheckpointIn(options.resume),
+           "; --resume takes a checkpoint or the folder that --save named");
     mine = found.value_or("");
   }
   return exchange.broadcast(mine);

@@ -34,7 +34,8 @@ openFile(const std::string &path, const std::optional<std::string> &tokenType,
               "' are the next tokens already: leave it out");
   if (!endsWith(path, ".bin"))
     failUsage("the data file '", path,
-              "' ends in none of .bin, .npz, .safetensors");
+              "' ends in none of .bin, .npz, .safetensors; tools/prepare-data "
+              "makes such files of text");
   return std::make_unique<TokenFile>(path, tokenType, manifest);
 }
 

@@ -4,6 +4,7 @@
 // See StateDict.h.
 
 #include "StateDict.h"
+#include "../checkpoint/Folder.h"
 #include "../core/RowLengths.h"
 #include "../data/ArraySource.h"
 #include "../support/Error.h"
@@ -357,6 +358,10 @@ std::string findStateDict(const std::string &path) {
       return folder / name;
   if (std::filesystem::exists(folder / "pytorch_model.bin", ignored))
     return findStateDict(folder / "pytorch_model.bin");
+  if (findCheckpoint(path))
+    fail("'", path,
+         "' is a checkpoint: --resume goes on from it, and `shardonnx export` "
+         "makes of it what --model takes");
   fail("the folder '", path,
        "' has neither model.safetensors nor "
        "model.safetensors.index.json; ",
