@@ -45,6 +45,9 @@ static LogicalResult checkArch(const CompileOptions &options,
                                     llvm::toString(chips.takeError()));
     return success();
   }
+  if (StringRef(options.arch).starts_with("sm_"))
+    return diagnostics.usageError("--arch: '" + options.arch +
+                                  "' is a GPU; give --target=cuda, too");
   llvm::Expected<TargetSpec> target = resolveTarget(options.arch);
   if (!target)
     return diagnostics.usageError("--arch: " +

@@ -345,6 +345,9 @@ LogicalResult Compilation::dump(Level level) {
           llvm::sys::fs::create_directories(options.dumpDir))
     return diags.error("--dump-dir: cannot create '" + options.dumpDir +
                        "': " + error.message());
+  if (!llvm::sys::fs::is_directory(options.dumpDir))
+    return diags.error("--dump-dir: '" + options.dumpDir +
+                       "' is no folder; name another");
   llvm::SmallString<128> path(options.dumpDir);
   llvm::sys::path::append(path, std::to_string(static_cast<int>(level)) + "-" +
                                     spell(level) +

@@ -20,14 +20,30 @@ using namespace mlir;
 namespace shardonnx {
 namespace {
 
-bool hasMask(ModuleOp module) {
+bool hasInput(ModuleOp module, llvm::function_ref<bool(StringRef)> isWanted) {
   for (auto function : module.getOps<func::FuncOp>())
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       auto name = function.getArgAttrOfType<StringAttr>(i, "onnx.name");
-      if (name && isPaddingMask(name.getValue()))
+      if (name && isWanted(name.getValue()))
         return true;
     }
   return false;
+}
+
+bool hasMask(ModuleOp module) { return hasInput(module, isPaddingMask); }
+
+/// What is asked for and not there is no silent nothing.
+void warnOfMissing(ModuleOp module, const CompileOptions &options) {
+  if (options.attentionMask == MaskMode::Input && !hasMask(module))
+    module.emitWarning("--attention-mask=input: the graph has no padding mask "
+                       "among its inputs, so none is read");
+  auto isPositions = [](StringRef name) {
+    return isNamed(name, InputKind::PositionIds);
+  };
+  if (options.positionIds == PositionMode::Input &&
+      !hasInput(module, isPositions))
+    module.emitWarning("--position-ids=input: the graph has no input "
+                       "position_ids, so none are read");
 }
 
 /// What passes have to say is not printed: they say it again on the module.
@@ -99,6 +115,7 @@ bool masksMatter(ModuleOp module) {
 } // namespace
 
 void chooseMasks(ModuleOp module, const CompileOptions &options) {
+  warnOfMissing(module, options);
   bool read = options.attentionMask == MaskMode::Input ||
               (options.attentionMask == MaskMode::Auto && hasMask(module) &&
                masksMatter(module));

@@ -195,6 +195,9 @@ Config readJson(const Json &json, const std::vector<std::string> &commandLine) {
   for (const auto &[key, value] : json.items()) {
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');
+    if (name.empty() || name[0] == '-')
+      usageError("--config: '" + key +
+                 "' is no option's name, which a key is without its dashes");
     if (name == "config")
       usageError("--config: a file of options has no '" + key +
                  "' of its own; write that file's options into this one");

@@ -113,7 +113,8 @@ void checkNames(CLI::App &app, const std::string &name,
 std::string whereOf(const std::string &message, const Config &config) {
   for (const std::string &argument : config.arguments) {
     std::string option = argument.substr(0, argument.find('='));
-    if (option[0] == '-' && message.rfind(option + ":", 0) == 0)
+    if (option[0] == '-' && (message.rfind(option + ":", 0) == 0 ||
+                             message.rfind(option + " ", 0) == 0))
       return config.where();
   }
   return "";
@@ -197,6 +198,12 @@ std::vector<std::string> readVary(const InspectCommand &command) {
                "inspect --help");
   if (option->count() > 0)
     usageError("--vary: --" + parts[0] + " is given, too; leave one out");
+  for (const char *shown :
+       {"--html", "--parameters", "--traffic", "--log", "--trace"})
+    if (command.app->count(shown) > 0)
+      usageError(std::string("--vary: one line for each value has no place for "
+                             "what ") +
+                 shown + " shows; leave one out");
   return parts;
 }
 
