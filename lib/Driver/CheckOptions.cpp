@@ -6,6 +6,7 @@
 #include "CheckOptions.h"
 #include "shardonnx/InitAll.h"
 #include "shardonnx/Target/Program.h"
+#include "shardonnx/runtime/AskedThreads.h"
 
 #include "mlir/Pass/PassRegistry.h"
 
@@ -283,6 +284,8 @@ static LogicalResult checkMesh(const CompileOptions &options,
 LogicalResult checkOptions(const CompileOptions &options,
                            Diagnostics &diagnostics, bool links) {
   bool cuda = options.target == TargetKind::CUDA;
+  if (std::string wrong = askedThreads().wrong; !wrong.empty())
+    return diagnostics.usageError(wrong);
   if (cuda && links && !hasCudaTarget())
     return diagnostics.usageError(
         "--target=cuda: this build has no CUDA target; install the CUDA "

@@ -12,24 +12,20 @@
 #include "Trial.h"
 #include "shardonnx/Driver/Compilation.h"
 #include "shardonnx/Driver/Plan.h"
+#include "shardonnx/runtime/AskedThreads.h"
 #include "shardonnx/runtime/Printable.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Threading.h"
 
 #include <set>
-
-#include <cstdlib>
 
 using namespace mlir;
 
 namespace shardonnx {
 
 int threadsPerRank(int64_t ranks) {
-  int64_t threads = 0;
-  const char *wanted = std::getenv("SHARDONNX_NUM_THREADS");
-  if (wanted && llvm::to_integer(wanted, threads) && threads > 0)
-    return static_cast<int>(std::min<int64_t>(threads, 4096));
+  if (int threads = askedThreads().threads)
+    return threads;
   unsigned cores = llvm::hardware_concurrency().compute_thread_count();
   return std::max(1, static_cast<int>(cores / ranks));
 }

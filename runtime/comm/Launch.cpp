@@ -9,6 +9,7 @@
 #include "Cores.h"
 #include "CpuQuota.h"
 #include "Monitor.h"
+#include "shardonnx/runtime/AskedThreads.h"
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -294,14 +295,11 @@ int availableCores() {
 }
 
 int threadsPerRank(const RankInfo &info) {
-  if (const char *wanted = std::getenv("SHARDONNX_NUM_THREADS")) {
-    char *end = nullptr;
-    long threads = std::strtol(wanted, &end, 10);
-    if (!*wanted || *end || threads < 1 || threads > 4096)
-      failUsage("SHARDONNX_NUM_THREADS=", wanted,
-                " is not a number of threads");
-    return static_cast<int>(threads);
-  }
+  AskedThreads asked = askedThreads();
+  if (!asked.wrong.empty())
+    failUsage(asked.wrong);
+  if (asked.threads > 0)
+    return asked.threads;
   if (boundByLauncher(info)) // the cores are this rank's alone
     return availableCores();
   return std::max(1, availableCores() / info.localWorldSize);
