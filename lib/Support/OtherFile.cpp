@@ -58,28 +58,27 @@ bool isCheckpointName(StringRef name) {
 }
 
 std::string describeFolder(StringRef folder) {
-  auto has = [&](StringRef name) {
-    llvm::SmallString<128> path(folder);
-    llvm::sys::path::append(path, name);
-    return llvm::sys::fs::exists(path);
-  };
-  for (const auto &[name, kind] : kMembers)
-    if (has(name))
-      return sentence(*kind);
+  std::string model;
+  bool hasCheckpoint = false;
   std::error_code error;
   llvm::sys::fs::directory_iterator entry(folder, error), end;
-  std::string model;
   for (; !error && entry != end; entry.increment(error)) {
     StringRef name = llvm::sys::path::filename(entry->path());
-    if (isCheckpointName(name))
-      return sentence(kCheckpoint);
+    hasCheckpoint |= isCheckpointName(name);
     // The folder's order is nobody's.
     if (name.ends_with(".onnx") && (model.empty() || name < model))
       model = name.str();
   }
-  return "it is a folder; name " + (model.empty()
-                                        ? "an ONNX file"
-                                        : "the file, as '" + model + "' in it");
+  if (!model.empty())
+    return "it is a folder; name the file, as '" + model + "' in it";
+  for (const auto &[name, kind] : kMembers) {
+    llvm::SmallString<128> path(folder);
+    llvm::sys::path::append(path, name);
+    if (llvm::sys::fs::exists(path))
+      return sentence(*kind);
+  }
+  return hasCheckpoint ? sentence(kCheckpoint)
+                       : "it is a folder; name an ONNX file";
 }
 
 bool isSafeTensors(StringRef bytes) {
