@@ -54,10 +54,14 @@ constexpr int64_t mostIndices = 1 << 26;
 /// or e^(i·angle).
 static double rotation(double angle, bool inverse, bool imaginary,
                        bool resultImaginary) {
+  // At right angles exactly 0: frequencies that are real have no phase.
+  auto exact = [](double value) {
+    return std::fabs(value) < 1e-12 ? 0 : value;
+  };
   if (imaginary == resultImaginary)
-    return std::cos(angle);
-  double sine = inverse ? std::sin(angle) : -std::sin(angle);
-  return imaginary ? -sine : sine;
+    return exact(std::cos(angle));
+  double sine = exact(inverse ? std::sin(angle) : -std::sin(angle));
+  return imaginary ? 0 - sine : sine;
 }
 
 /// What a part of a point of the operand counts in a part of one of the result.
