@@ -74,3 +74,32 @@ func.func @log_sigmoid(%x: tensor<4xf32>) -> tensor<4xf32> {
   %1 = nn.log %0 : (tensor<4xf32>) -> tensor<4xf32>
   return %1 : tensor<4xf32>
 }
+
+// As exporters write torch.logaddexp, which is finite at -1e5 and 200, and -inf
+// of two -inf.
+// CHECK-LABEL: func.func @log_add_exp
+func.func @log_add_exp(%x: tensor<4xf32>, %y: tensor<3x1xf32>) -> tensor<3x4xf32> {
+  // CHECK: %[[SAME:.*]] = nn.compare eq %arg0, %arg1
+  // CHECK: %[[MINUS:.*]] = nn.sub %arg0, %arg1
+  // CHECK: %[[DIFFERENCE:.*]] = nn.select %[[SAME]], %{{.*}}, %[[MINUS]]
+  // CHECK: %[[DISTANCE:.*]] = nn.abs %[[DIFFERENCE]]
+  // CHECK: nn.max %arg0, %arg1
+  // CHECK: nn.softplus
+  // CHECK-NOT: nn.log
+  %0 = nn.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = nn.exp %y : (tensor<3x1xf32>) -> tensor<3x1xf32>
+  %2 = nn.add %0, %1 : (tensor<4xf32>, tensor<3x1xf32>) -> tensor<3x4xf32>
+  %3 = nn.log %2 : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %3 : tensor<3x4xf32>
+}
+
+// A number beside an exponential is none.
+// CHECK-LABEL: func.func @log_of_exp_and_one
+// CHECK: nn.log
+func.func @log_of_exp_and_one(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = nn.add %0, %one : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %2 = nn.log %1 : (tensor<4xf32>) -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}

@@ -1,9 +1,10 @@
 // Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Finds GELU, SiLU and the logarithm of the sigmoid that the exporter has
-// written out.
+// Finds GELU, SiLU and the logarithms of a sigmoid and of a sum of two
+// exponentials that the exporter has written out.
 
+#include "Angle.h"
 #include "Match.h"
 #include "shardonnx/Conversion/ONNXToNN/ONNXToNN.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
@@ -146,10 +147,38 @@ struct RaiseLogSigmoid : OpRewritePattern<nn::LogOp> {
   }
 };
 
+/// log(exp(a) + exp(b)), as exporters write torch.logaddexp: f32 has no
+/// exponentials above 88, and takes those below -103 for 0.
+struct RaiseLogAddExp : OpRewritePattern<nn::LogOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(nn::LogOp op,
+                                PatternRewriter &rewriter) const override {
+    auto sum = op.getOperand().getDefiningOp<nn::AddOp>();
+    auto lhs = sum ? sum.getLhs().getDefiningOp<nn::ExpOp>() : nullptr;
+    auto rhs = sum ? sum.getRhs().getDefiningOp<nn::ExpOp>() : nullptr;
+    if (!lhs || !rhs)
+      return failure();
+    nn::NNBuilder b(rewriter, op.getLoc());
+    Value x = lhs.getOperand(), y = rhs.getOperand();
+    // Of equal infinities the difference would not be a number.
+    Value same = b.compare(nn::ComparePredicate::eq, x, y);
+    Value difference =
+        b.select(same, b.constant(0, elementType(x)), b.sub(x, y));
+    Value distance = b.unary<nn::AbsOp>(difference);
+    rewriter.replaceOp(
+        op, b.add(b.binary<nn::MaxOp>(x, y),
+                  b.unary<nn::SoftplusOp>(b.unary<nn::NegOp>(distance))));
+    return success();
+  }
+};
+
 struct RaiseActivation : impl::RaiseActivationBase<RaiseActivation> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<RaiseGelu, RaiseSilu, RaiseLogSigmoid>(&getContext());
+    patterns.add<RaiseGelu, RaiseSilu, RaiseLogSigmoid, RaiseLogAddExp>(
+        &getContext());
+    addAnglePatterns(patterns);
     if (failed(rewriteInPlace(getOperation(), std::move(patterns))))
       signalPassFailure();
   }
