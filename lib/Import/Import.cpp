@@ -8,6 +8,7 @@
 
 #include "ChangedBuffers.h"
 #include "ConstantBranches.h"
+#include "Counts.h"
 #include "Dimensions.h"
 #include "Emit.h"
 #include "ErasedStops.h"
@@ -439,6 +440,8 @@ LogicalResult Importer::normalize(const Metadata &metadata,
     mendLegacyIndices(model, opsetOf(model), [&](const Twine &what) {
       diagnostics.warning("'" + options.model + "': " + what);
     });
+  if (!options.inputs)
+    fixNumbersOfCounts(*model.mutable_graph());
   writeOutRows(metadata, initializers);
   expandFunctions();
   if (failed(refuseUnsupported(metadata, /*expanded=*/true)))

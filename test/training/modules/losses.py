@@ -436,3 +436,48 @@ class BytesAndColumns(nn.Module):
         p = torch.sigmoid(logits)
         right = ((p > 0.5) == (y > 0.5)).float().mean()
         return F.binary_cross_entropy(p, y), logits, right
+
+
+def labelled_frames(random):
+    """Labels of which none repeats the one before it, and headings on axes."""
+    headings = numpy.array([[0, 1], [0, -1], [1, 0], [-1, 0]], numpy.float32)
+    return {"frames": floats(random, LENGTH, 8),
+            "labels": random.permuted(numpy.tile([1, 2, 3], (SAMPLES, 1)),
+                                      axis=1),
+            "heading": headings[random.integers(0, 4, SAMPLES)]}
+
+
+@module(labelled_frames)
+class Alignment(nn.Module):
+    """CTC over its steps by logaddexp, an angle, and classes by how many
+    there are: what exporters write out of primitives."""
+
+    IMPOSSIBLE = -1e5
+
+    def __init__(self):
+        super().__init__()
+        self.score = nn.Linear(8, 4)
+        self.turn = nn.Linear(8, 2)
+
+    def likelihood(self, frames, labels):
+        scores = F.log_softmax(self.score(frames), -1)
+        blanks = torch.zeros_like(labels)
+        states = F.pad(torch.stack([blanks, labels], 2).flatten(1), (0, 1))
+        scores = scores.gather(2, states[:, None].expand(-1, LENGTH, -1))
+        skips = torch.arange(7) % 2 == 1
+        way = torch.where(torch.arange(7) < 2, scores[:, 0], self.IMPOSSIBLE)
+        for step in range(1, LENGTH):
+            last = F.pad(way, (1, 0), value=self.IMPOSSIBLE)[:, :-1]
+            skipped = F.pad(way, (2, 0), value=self.IMPOSSIBLE)[:, :-2]
+            skipped = torch.where(skips, skipped, self.IMPOSSIBLE)
+            way = scores[:, step] + torch.logaddexp(
+                torch.logaddexp(way, last), skipped)
+        return torch.logaddexp(way[:, -1], way[:, -2])
+
+    def forward(self, frames, labels, heading):
+        first = labels[:, 0]
+        weight = 1 / torch.bincount(first, minlength=4).float().clamp(min=1)
+        y, x = self.turn(frames.mean(1)).unbind(1)
+        error = torch.atan2(heading[:, 1], heading[:, 0]) - torch.atan2(y, x)
+        return (-self.likelihood(frames, labels) * weight[first]).mean() + (
+            1 - torch.cos(error / 2)).mean()

@@ -1,0 +1,111 @@
+// Part of Shardonnx, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// See Counts.h.
+
+#include "Counts.h"
+
+#include "KnownTensors.h"
+#include "Subgraphs.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <onnx/onnx_pb.h>
+
+using namespace llvm;
+
+namespace shardonnx {
+namespace {
+
+class Finder {
+public:
+  explicit Finder(const KnownTensors &known) : known(known) {}
+
+  /// The name of N where `node` sums so; else nothing.
+  StringRef find(const ::onnx::NodeProto &node) const;
+
+private:
+  const ::onnx::NodeProto *producer(StringRef name, StringRef op) const {
+    const ::onnx::NodeProto *node = known.producerOf(name);
+    return node && isOp(*node, op) ? node : nullptr;
+  }
+  bool isNumber(StringRef name, int64_t number) const {
+    const std::vector<int64_t> *ints = known.intsOf(name);
+    return ints && *ints == std::vector<int64_t>{number};
+  }
+  bool isZeroOrOne(StringRef name) const;
+  bool isAboveLargest(StringRef name, StringRef of) const;
+  bool isLargest(StringRef name, StringRef of) const;
+
+  const KnownTensors &known;
+};
+
+} // namespace
+
+/// Whether it is a condition as a number.
+bool Finder::isZeroOrOne(StringRef name) const {
+  if (isNumber(name, 1))
+    return true;
+  const ::onnx::NodeProto *lifted = producer(name, "Unsqueeze");
+  const ::onnx::NodeProto *cast =
+      lifted ? producer(lifted->input(0), "Cast") : nullptr;
+  return cast && producer(cast->input(0), "Greater");
+}
+
+/// Whether it is max(x), or 0 of an x without elements.
+bool Finder::isLargest(StringRef name, StringRef of) const {
+  const ::onnx::NodeProto *lifted = producer(name, "Unsqueeze");
+  const ::onnx::NodeProto *largest =
+      lifted ? producer(lifted->input(0), "ReduceMax") : nullptr;
+  const ::onnx::NodeProto *more = largest && largest->input_size() == 1
+                                      ? producer(largest->input(0), "Concat")
+                                      : nullptr;
+  return more && more->input_size() == 2 && more->input(0) == of &&
+         isNumber(more->input(1), 0);
+}
+
+/// Whether it is max(x) + 1, or less: times 0 where there is no x.
+bool Finder::isAboveLargest(StringRef name, StringRef of) const {
+  if (const ::onnx::NodeProto *product = producer(name, "Mul"))
+    return isZeroOrOne(product->input(1)) &&
+           isAboveLargest(product->input(0), of);
+  const ::onnx::NodeProto *sum = producer(name, "Add");
+  return sum && isNumber(sum->input(1), 1) && isLargest(sum->input(0), of);
+}
+
+StringRef Finder::find(const ::onnx::NodeProto &node) const {
+  if (!isOp(node, "ScatterElements") || node.input_size() != 3)
+    return {};
+  const ::onnx::NodeProto *zeros = producer(node.input(0), "Expand");
+  const ::onnx::NodeProto *size =
+      zeros ? producer(zeros->input(1), "Max") : nullptr;
+  if (!size || size->input_size() != 2 ||
+      !(known.isZero(zeros->input(0)) || isNumber(zeros->input(0), 0)) ||
+      !isAboveLargest(size->input(0), node.input(1)))
+    return {};
+  const std::vector<int64_t> *least = known.intsOf(size->input(1));
+  return least && least->size() == 1 ? StringRef(size->input(1)) : StringRef();
+}
+
+void fixNumbersOfCounts(::onnx::GraphProto &graph) {
+  if (none_of(graph.node(), [](const ::onnx::NodeProto &node) {
+        return isOp(node, "ScatterElements");
+      }))
+    return;
+  KnownTensors known(graph);
+  Finder finder(known);
+  StringMap<std::string> sizes; // of zeros, by their name
+  StringMap<int> readers;
+  for (const ::onnx::NodeProto &node : graph.node()) {
+    for (const std::string &input : node.input())
+      ++readers[input];
+    if (StringRef size = finder.find(node); !size.empty())
+      sizes[node.input(0)] = size.str();
+  }
+  for (::onnx::NodeProto &node : *graph.mutable_node())
+    if (auto size = sizes.find(node.output_size() ? node.output(0) : "");
+        size != sizes.end() && readers.lookup(node.output(0)) == 1)
+      node.set_input(1, size->second);
+}
+
+} // namespace shardonnx
