@@ -103,3 +103,27 @@ func.func @log_of_exp_and_one(%x: tensor<4xf32>) -> tensor<4xf32> {
   %2 = nn.log %1 : (tensor<4xf32>) -> tensor<4xf32>
   return %2 : tensor<4xf32>
 }
+
+// The other half of the older exporter's binary cross-entropy of logits.
+// CHECK-LABEL: func.func @log_one_minus_sigmoid
+func.func @log_one_minus_sigmoid(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK: %[[SOFT:.*]] = nn.softplus %arg0
+  // CHECK-NEXT: %[[RESULT:.*]] = nn.neg %[[SOFT]]
+  // CHECK-NEXT: return %[[RESULT]]
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.sigmoid %x : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = nn.sub %one, %0 : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = nn.log %1 : (tensor<4xf32>) -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+// What is less than 2 by a sigmoid is never 0.
+// CHECK-LABEL: func.func @log_two_minus_sigmoid
+// CHECK: nn.log
+func.func @log_two_minus_sigmoid(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %two = nn.constant dense<2.0> : tensor<f32>
+  %0 = nn.sigmoid %x : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = nn.sub %two, %0 : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = nn.log %1 : (tensor<4xf32>) -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}

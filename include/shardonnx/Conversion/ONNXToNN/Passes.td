@@ -82,8 +82,9 @@ def RaiseActivation : Pass<"raise-activation"> {
   let summary = "Written-out GELU and SiLU become one op, log-sigmoid softplus";
   let description = [{
     Changes the rounding of intermediate values only. log(sigmoid(x)) becomes
-    -softplus(-x), and log(exp(a) + exp(b)), which is torch.logaddexp, the
-    larger plus softplus(-|a - b|): neither overflows nor forgets small numbers.
+    -softplus(-x), log(1 - sigmoid(x)) -softplus(x), and log(exp(a) + exp(b)),
+    which is torch.logaddexp, the larger plus softplus(-|a - b|): none overflows
+    or forgets small numbers.
     torch.atan2(y, x) and torch.angle, written as atan(y / x) and turns by π,
     are π where y is 0 and x negative, and have gradients where x is 0.
   }];

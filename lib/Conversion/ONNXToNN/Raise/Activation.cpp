@@ -130,19 +130,27 @@ struct RaiseSilu : OpRewritePattern<nn::MulOp> {
 };
 
 /// log(sigmoid(x)), as exporters write torch's logsigmoid: below -88 f32 has no
-/// such sigmoid, above 17 it is 1. -softplus(-x) has all of them.
+/// such sigmoid, above 17 it is 1. -softplus(-x) has all of them. The older
+/// exporter's binary cross-entropy of logits also has log(1 - sigmoid(x)),
+/// which is -softplus(x).
 struct RaiseLogSigmoid : OpRewritePattern<nn::LogOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(nn::LogOp op,
                                 PatternRewriter &rewriter) const override {
-    auto sigmoid = op.getOperand().getDefiningOp<nn::SigmoidOp>();
-    if (!sigmoid)
+    Value inner = op.getOperand();
+    auto rest = inner.getDefiningOp<nn::SubOp>();
+    if (rest && isSplatOf(rest.getLhs(), 1))
+      inner = rest.getRhs();
+    else
+      rest = {};
+    auto sigmoid = inner.getDefiningOp<nn::SigmoidOp>();
+    if (!sigmoid || inner.getType() != op.getType())
       return failure();
     nn::NNBuilder b(rewriter, op.getLoc());
     Value x = sigmoid.getOperand();
-    rewriter.replaceOp(
-        op, b.unary<nn::NegOp>(b.unary<nn::SoftplusOp>(b.unary<nn::NegOp>(x))));
+    Value soft = b.unary<nn::SoftplusOp>(rest ? x : b.unary<nn::NegOp>(x));
+    rewriter.replaceOp(op, b.unary<nn::NegOp>(soft));
     return success();
   }
 };
