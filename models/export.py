@@ -20,6 +20,7 @@ Other scripts (test/training/record.py, benchmarks/) import `add_arguments`,
 import argparse
 import contextlib
 import importlib.util
+import inspect
 import logging
 import os
 import sys
@@ -329,7 +330,7 @@ def export_legacy(model, options, output):
     axes = {0: "batch"} if options.batch == "dynamic" else {}
     if options.seq == "dynamic":
         axes[1] = "seq"
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), takes_only(model, inputs):
         warnings.simplefilter("ignore")
         torch.onnx.export(model, (), output, kwargs=inputs, dynamo=False,
                           opset_version=options.opset,
@@ -337,6 +338,28 @@ def export_legacy(model, options, output):
                           output_names=output_names(options),
                           dynamic_axes={name: axes for name in inputs})
     shardonnx_export.annotate(output, model)
+
+
+@contextlib.contextmanager
+def takes_only(model, inputs):
+    """Within it, forward takes these inputs and nothing else.
+
+    The older exporter passes by position, and makes inputs of the defaults in
+    between: of transformers' `logits_to_keep=0`, all logits, the first one.
+    """
+    forward = model.forward
+
+    def narrow(*values):
+        return forward(**dict(zip(inputs, values)))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    narrow.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, kind) for name in inputs])
+    model.forward = narrow
+    try:
+        yield
+    finally:
+        del model.forward
 
 
 def output_names(options):
