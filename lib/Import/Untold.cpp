@@ -9,6 +9,7 @@
 #include "KnownTables.h"
 #include "Metadata.h"
 #include "Subgraphs.h"
+#include "TrainingChoice.h"
 
 #include "shardonnx/Support/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
@@ -65,7 +66,7 @@ public:
           llvm::MutableArrayRef<Initializer> initializers,
           Diagnostics &diagnostics)
       : graph(model.graph()), metadata(metadata), options(options),
-        initializers(initializers), diagnostics(diagnostics),
+        initializers(initializers), diagnostics(diagnostics), choice(options),
         untold(isUntold(model, metadata)), producer(model.producer_name()) {}
 
   llvm::LogicalResult run() {
@@ -79,13 +80,16 @@ public:
   }
 
 private:
-  /// An error where an executable would be made of a guess.
+  /// An error where an executable would be made of a guess. --freeze alone says
+  /// nothing of those that it does not name.
   llvm::LogicalResult guess(const std::string &what, const std::string &mend) {
-    std::string text = "'" + options.model + "': " + what;
-    if (options.refusesGuesses && !options.trainableGiven)
-      return diagnostics.error(text + mend);
-    if (!options.trainableGiven)
-      diagnostics.warning(text + mend);
+    if (options.trainableGiven &&
+        (options.freeze.empty() || !options.trainable.empty()))
+      return llvm::success();
+    std::string text = "'" + options.model + "': " + what + mend;
+    if (options.refusesGuesses)
+      return diagnostics.error(text);
+    diagnostics.warning(text);
     return llvm::success();
   }
 
@@ -107,6 +111,7 @@ private:
   const ImportOptions &options;
   llvm::MutableArrayRef<Initializer> initializers;
   Diagnostics &diagnostics;
+  TrainingChoice choice;
   bool untold;
   std::string producer;
 };
@@ -169,7 +174,7 @@ llvm::LogicalResult Telling::tellAdapters() {
       adapters.push_back(init.symbol);
     else
       others += init.trainable;
-  if (adapters.empty() || others == 0)
+  if (adapters.empty() || others == 0 || !options.freeze.empty())
     return llvm::success();
   return guess("the export does not say whether its adapters (" +
                    listNames(adapters) + ") are trained alone, or " +
@@ -202,7 +207,7 @@ Telling::findTwins(bool ofFolded) const {
   for (const Initializer &init : initializers) {
     bool mayBe = ofFolded ? init.transposed && isComputedName(init.name)
                           : init.type.getRank() > 1;
-    if (!init.trainable || !mayBe)
+    if (!choice.trains(init) || !mayBe)
       continue;
     InputBytes start = read(init, std::min(kPart, init.length));
     if (!start || (!ofFolded && !isUneven(init, (*start)->getBuffer())))
@@ -352,6 +357,8 @@ llvm::LogicalResult Telling::tellOlder() {
              !isWeightName(init.symbol))
       others.push_back(init.symbol);
     if (isComputedName(init.symbol) && !init.isConstant && !init.isBuffer &&
+        !choice.freezes(init.symbol) &&
+        (init.trainable || options.freeze.empty()) &&
         llvm::isa<mlir::FloatType>(init.type.getElementType()))
       folded.push_back(init.symbol);
   }

@@ -3,11 +3,12 @@
 #
 # What PyTorch's older exporter leaves of a module: arrays under their names, be
 # they parameters or buffers, some of one number (named); arrays that it has
-# computed (computed); transposed copies of equal weights (twins); the zeros of
-# a padding row (padding); buffers that their numbers tell, and parameters that
-# start nearly so (tables); a detach() that it has erased (stop:OP OP, of `y OP
-# x` and x). And adapters, of which no exporter says whether they train alone
-# (adapters); what a module's author says of its code (stopping).
+# computed (computed, computed-row); transposed copies of equal weights (twins);
+# the zeros of a padding row (padding); buffers that their numbers tell, and
+# parameters that start nearly so (tables); a detach() that it has erased
+# (stop:OP OP, of `y OP x` and x). And adapters, of which no exporter says
+# whether they train alone (adapters); what a module's author says of its code
+# (stopping).
 
 import math
 import struct
@@ -24,10 +25,11 @@ if kind == "named":
              node("Conv", ["b", "head.weight", "head.bias"], ["c"], "/head/Conv"), total("c")]
     arrays = [tensor("scale", [1], raw=floats(1)), tensor("table", [2, 4], raw=floats(8)),
               tensor("head.weight", [1, 2, 1], raw=floats(2)), tensor("head.bias", [1], raw=floats(1))]
-elif kind == "computed":
+elif kind in ("computed", "computed-row"):
     nodes = [node("Add", ["x", "onnx::Add_9"], ["a"], "/Add"), node("Mul", ["a", "head.weight"], ["b"], "/head/Mul"),
              total("b")]
-    arrays = [tensor("onnx::Add_9", [], raw=floats(1)), tensor("head.weight", [4], raw=floats(4))]
+    row = [4] if kind == "computed-row" else []
+    arrays = [tensor("onnx::Add_9", row, raw=floats(len(row) * 4 or 1)), tensor("head.weight", [4], raw=floats(4))]
 elif kind == "twins":
     nodes = [node("MatMul", ["x", "onnx::MatMul_7"], ["a"], "/net/net.0/MatMul"),
              node("MatMul", ["a", "onnx::MatMul_8"], ["b"], "/net/net.1/MatMul"), total("b")]
