@@ -112,6 +112,30 @@ private:
   size_t count = 0;
 };
 
+// As --lora has it.
+std::string scalingText(const Lora &lora) {
+  return concat("alpha=", lora.alpha, lora.rslora ? ",rslora" : "");
+}
+
+// The same adapters would change the base by another share. Ranks are shapes,
+// which Fit has compared.
+void requireScaling(const Manifest &manifest, const CheckpointReader &reader) {
+  if (!manifest.lora || !reader.index().lora)
+    return;
+  const Lora &now = *manifest.lora, &saved = *reader.index().lora;
+  bool same = now.scaling() == saved.scaling();
+  for (const Lora::Parameter &own : now.parameters)
+    for (const Lora::Parameter &other : saved.parameters)
+      same &= own.adapter != other.adapter ||
+              now.scaling(own) == saved.scaling(other);
+  if (!same)
+    fail("the checkpoint '", reader.path(),
+         "' has adapters of --lora=", saved.rank, ",", scalingText(saved),
+         ", which the program's ", scalingText(now),
+         " would add with another factor; resume it with a "
+         "program of the same --lora");
+}
+
 // Elements [owned.begin, owned.end) of this rank's part of a parameter, from
 // wherever the checkpoint has them.
 void loadParts(Engine &engine, CheckpointReader &reader, size_t unit,
@@ -306,6 +330,7 @@ std::optional<Restored> restore(const Options &options, Engine &engine,
          spell(manifest.optimizer));
   Fit fit(manifest, reader);
   fit.require();
+  requireScaling(manifest, reader);
   if (index.state.step > options.steps)
     failUsage("the checkpoint '", folder, "' is of step ", index.state.step,
               ", --steps=", options.steps,
