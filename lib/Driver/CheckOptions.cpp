@@ -78,20 +78,37 @@ LogicalResult checkMeshRanks(const Mesh &mesh, int64_t ranks,
   return success();
 }
 
-LogicalResult checkPlanned(const CompileOptions &options, StringRef asked,
+// Which of the options that a plan does not know is there.
+static StringRef unplannedOption(const CompileOptions &options) {
+  return options.fit            ? "--fit"
+         : options.memoryBudget ? "--memory-budget"
+         : options.recompute.kind == RecomputeKind::Budget
+             ? "--recompute=budget"
+         : options.mlpChunks == 0 ? "--mlp-chunks=auto"
+                                  : "";
+}
+
+LogicalResult checkPlanned(const CompileOptions &options,
                            Diagnostics &diagnostics) {
-  StringRef other = options.fit            ? "--fit"
-                    : options.memoryBudget ? "--memory-budget"
-                    : options.recompute.kind == RecomputeKind::Budget
-                        ? "--recompute=budget"
-                    : options.mlpChunks == 0 ? "--mlp-chunks=auto"
-                                             : "";
+  StringRef other = unplannedOption(options);
   if (other.empty())
     return success();
-  return diagnostics.usageError(asked +
-                                ": a plan compares ways without budgets; "
+  return diagnostics.usageError("plan: a plan compares ways without budgets; "
                                 "leave " +
                                 other + " out, and give it to compile");
+}
+
+static LogicalResult checkAuto(const CompileOptions &options,
+                               Diagnostics &diagnostics) {
+  StringRef other = unplannedOption(options);
+  if (options.fit)
+    return diagnostics.usageError(
+        "--strategy=auto: --fit chooses the strategy; leave --strategy out");
+  if (!other.empty())
+    return diagnostics.usageError("--strategy=auto compares strategies without "
+                                  "budgets; name one, or leave " +
+                                  other + " out");
+  return success();
 }
 
 // What 8 bits are made of must hold them.
@@ -363,8 +380,7 @@ LogicalResult checkOptions(const CompileOptions &options,
         "--strategy=auto: what a rank holds depends on "
         "how many there are; give the number with "
         "--world-size=N");
-  if (options.autoStrategy &&
-      failed(checkPlanned(options, "--strategy=auto", diagnostics)))
+  if (options.autoStrategy && failed(checkAuto(options, diagnostics)))
     return failure();
   if (options.output == "-" && !options.emit)
     return diagnostics.usageError(

@@ -25,9 +25,8 @@ mlir::LogicalResult checkOptions(const CompileOptions &options,
 mlir::LogicalResult checkMeshRanks(const Mesh &mesh, int64_t ranks,
                                    Diagnostics &diagnostics);
 
-/// Refuses what a plan would ignore; `asked` names what makes one.
+/// Refuses what `shardonnx plan` would ignore.
 mlir::LogicalResult checkPlanned(const CompileOptions &options,
-                                 llvm::StringRef asked,
                                  Diagnostics &diagnostics);
 
 /// Whether no unit's policy asks for what the strategy does not have.

@@ -513,7 +513,7 @@ int runPlan(const PlanOptions &options) {
                             "standard output; give --html a file");
     return kExitUsage;
   }
-  if (failed(checkPlanned(options.compile, "plan", diagnostics)) ||
+  if (failed(checkPlanned(options.compile, diagnostics)) ||
       (options.compile.mesh.given() &&
        failed(checkMeshRanks(options.compile.mesh, options.gpus, diagnostics))))
     return kExitUsage;

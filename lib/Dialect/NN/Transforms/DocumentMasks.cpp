@@ -6,6 +6,7 @@
 // reader of the data computes it, and attention takes one number a query.
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "shardonnx/Dialect/NN/IR/Inputs.h"
 #include "shardonnx/Dialect/NN/IR/NNBuilder.h"
 #include "shardonnx/Dialect/NN/Transforms/Passes.h"
@@ -75,6 +76,13 @@ static LogicalResult checkAttention(AttentionOp op, int64_t batch,
            << "attention has a mask of the graph's own that is computed from "
               "position_ids, as transformers has one where no attention_mask "
               "comes with them: export the model with both, or with neither";
+  // A causal mask that stands in the graph as a table.
+  if (!op.getCausal() && op.getMask() &&
+      op->getParentOfType<ModuleOp>()->hasAttr(kStrictAttr))
+    return op.emitError() << kOption
+                          << "--strict-numerics keeps the mask of attention as "
+                             "it is written out, which cannot be joined with "
+                             "the documents'; leave one out";
   if (!op.getCausal())
     return emitUsageError(op)
            << kOption
