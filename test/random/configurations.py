@@ -168,8 +168,10 @@ def check_peak(machine, program, places, accumulate, log):
         raise Bad("memory", f"inspect tells a peak of {told}, the run {ran}")
 
 
-def go_on(machine, program, case, words, places, log, rounding):
-    """The second half by other ranks, from a checkpoint of the first."""
+def go_on(machine, program, numbers, words, places, log):
+    """The second half by other ranks, and maybe another program, from a
+    checkpoint of the first."""
+    case = numbers.case
     saved = machine.path("saved")
     groups = places.ranks // places.together
     half = ["--save", saved]
@@ -181,10 +183,16 @@ def go_on(machine, program, case, words, places, log, rounding):
                   STEPS // 2)
     groups = places.resumed // places.together
     words = [word for word in words if not word.startswith("--replicas")]
+    if places.other:
+        os.remove(program)
+        program = machine.compile(
+            case, [*numbers.words.compile, *places.other], places.batch)
     rest = machine.train(
         program, case, [*words, "--resume", saved], places.resumed,
         cases.GLOBAL_BATCH // (places.batch * groups))
-    compare(log[:STEPS // 2] + rest, log, rounding)
+    if places.other:
+        os.remove(program)
+    compare(log[:STEPS // 2] + rest, log, numbers.rounding)
 
 
 def offloaded(machine, words):
@@ -210,8 +218,7 @@ def attempt(machine, numbers, places):
         compare(log, expected, numbers.rounding)
         check_peak(machine, program, places, accumulate, log)
         if places.resumed:
-            go_on(machine, program, case, words, places, log,
-                  numbers.rounding)
+            go_on(machine, program, numbers, words, places, log)
         return End("ok", "")
     except Refused as why:
         return End("refused", str(why))
@@ -235,7 +242,9 @@ def without(words, index):
 def smaller(numbers, places):
     """Trials with one thing less."""
     if places.resumed:
-        yield numbers, places._replace(resumed=0)
+        yield numbers, places._replace(resumed=0, other=())
+    if places.other:
+        yield numbers, places._replace(other=())
     for owner, give in ((numbers, lambda w: (numbers._replace(words=w), places)),
                         (places, lambda w: (numbers, places._replace(words=w)))):
         words = owner.words
@@ -272,6 +281,8 @@ def text(numbers, places):
            f"--nproc={places.ranks}",
            f"--accumulate={cases.GLOBAL_BATCH // (places.batch * groups)}"]
     resumed = f", resumed by {places.resumed}" if places.resumed else ""
+    if places.other:
+        resumed += f" of {' '.join(places.other)}"
     return (f"{case['name']}: compile {' '.join(compile)}; "
             f"run {' '.join(run)}{resumed}")
 

@@ -22,9 +22,10 @@ Words = collections.namedtuple("Words", "compile run")
 # `rounding`: what values are rounded to (configurations.py, BARS).
 Numbers = collections.namedtuple("Numbers", "case words rounding")
 # A world: ranks, how many of them see the same samples, samples a microbatch,
-# replicas; `resumed`: ranks of a second run that goes on from its middle.
-Places = collections.namedtuple("Places",
-                                "words ranks together batch replicas resumed")
+# replicas; `resumed`: ranks of a second run that goes on from its middle, and
+# `other`: options of its program, if that is another one.
+Places = collections.namedtuple(
+    "Places", "words ranks together batch replicas resumed other")
 
 # Those whose losses the case's own options make: others only add to them.
 CASES = ("gpt2-18", "gpt2-18-optimized", "gpt2-23", "gpt2-labels", "gpt2-odd",
@@ -74,6 +75,8 @@ RUNS = (
     (0.15, [["--betas=0.8,0.99"], ["--eps=1e-6"]]),
     (0.2, [["--init=random", "--seed=5"], ["--seed=3", "--shuffle"],
            ["--shuffle"]]),
+    (0.1, [["--loss-scale=dynamic"], ["--loss-scale=128"],
+           ["--on-nonfinite=skip"]]),
 )
 LAYOUT = (
     (0.5, [["--recompute=block"], ["--recompute=selective"],
@@ -84,7 +87,7 @@ LAYOUT = (
            ["--backward-prefetch=0"],
            ["--forward-prefetch=2", "--backward-prefetch=2"]]),
     (0.3, [["--accumulate-mode=unsharded"]]),
-    (0.4, [["--unit=size:9000"], ["--unit=size:1M"],
+    (0.4, [["--unit=size:1"], ["--unit=size:9000"], ["--unit=size:1M"],
            ["--unit=block", r"--unit=.*\.(mlp|self_attn|attn)"],
            [cases.config("units.json")], [cases.config("reshard.json")]]),
     (0.1, [[r"--ignore=.*(ln_|norm).*"], [r"--ignore=.*bias"]]),
@@ -94,8 +97,9 @@ LAYOUT = (
            ["--memory-budget=3MiB", "--world-size=2"]]),
     (0.05, [["--no-cache"]]),
 )
-MESHES = [("tensor", 2), ("tensor", 3), ("tensor", 4), ("context", 2),
-          ("context", 4)]
+# And how many ranks see the same samples.
+MESHES = [("tensor:2", 2), ("tensor:3", 3), ("tensor:4", 4), ("context:2", 2),
+          ("context:4", 4), ("context:2,tensor:2", 4)]
 CONTEXTS = ["ulysses", "ring", "all-gather"]
 PLACED_RUNS = (
     (0.2, [["--offload=optimizer"], ["--offload=params"]]),
@@ -165,9 +169,9 @@ def draw_world(rng, case):
     """Ranks, how many of them belong together, words of the compiler, batch."""
     together, words = 1, []
     if rng.random() < 0.35:
-        axis, together = choose(rng, MESHES)
-        words = [f"--mesh={axis}:{together}"]
-        if axis == "context" and rng.random() < 0.6:
+        mesh, together = choose(rng, MESHES)
+        words = [f"--mesh={mesh}"]
+        if mesh.startswith("context") and rng.random() < 0.6:
             words += [f"--context-attention={choose(rng, CONTEXTS)}"]
     groups = choose(rng, [n for n in (1, 2, 3, 4) if n * together <= 8])
     fits = [b for b in (1, 2, 3, 6) if cases.GLOBAL_BATCH % (b * groups) == 0]
@@ -188,5 +192,11 @@ def draw_places(rng, case):
         replicas = choose(rng, [n for n in range(1, groups + 1)
                                 if groups % n == 0])
         run += [f"--replicas={replicas}"]
-    resumed = choose(rng, [1, 2]) * together if rng.random() < 0.15 else 0
-    return Places(Words(words, run), ranks, together, batch, replicas, resumed)
+    resumed = choose(rng, [1, 2]) * together if rng.random() < 0.25 else 0
+    other = ()
+    if resumed and rng.random() < 0.6:
+        other = (f"--strategy={choose(rng, STRATEGIES)}",
+                 f"--recompute={choose(rng, ['none', 'block', 'selective'])}",
+                 *[w for w in words if w.startswith(("--mesh", "--context"))])
+    return Places(Words(words, run), ranks, together, batch, replicas, resumed,
+                  other)
