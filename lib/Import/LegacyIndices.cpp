@@ -296,15 +296,40 @@ void countFromOwnEnds(::onnx::GraphProto &graph, int opset,
   }
 }
 
+/// Whether what is scattered is of the file's constants, as in the module's own
+/// `x + zeros_like(x).scatter(1, labels, 1.0)`, which means one where a label
+/// stands twice; or in `scatter_add` of ones, which counts.
+bool scattersConstant(const ::onnx::NodeProto &scatter,
+                      const KnownTensors &known) {
+  StringRef source = inputOf(scatter, 2);
+  const ::onnx::NodeProto *node = known.producerOf(source);
+  return known.isConstant(source) ||
+         (node && isOp(*node, "Expand") && known.isConstant(inputOf(*node, 0)));
+}
+
+/// `x.index_add()` expands indices to the shape of what it adds, whose own
+/// shape it expands too.
+bool isIndexAdd(const ::onnx::NodeProto &scatter, const KnownTensors &known) {
+  const ::onnx::NodeProto *source = known.producerOf(inputOf(scatter, 2));
+  const ::onnx::NodeProto *indices = known.producerOf(inputOf(scatter, 1));
+  const ::onnx::NodeProto *shape = indices && isOp(*indices, "Expand")
+                                       ? known.producerOf(inputOf(*indices, 1))
+                                       : nullptr;
+  return source && isOp(*source, "Expand") && shape && isOp(*shape, "Shape") &&
+         inputOf(*shape, 0) == inputOf(scatter, 2);
+}
+
 /// The zeros are of the shape of what the sum adds them to, and nothing else
 /// reads the scatter. A mask has no place twice.
 void addUp(::onnx::GraphProto &graph, const ::onnx::GraphProto &typed,
-           const KnownTensors &known) {
+           const KnownTensors &known, function_ref<void(const Twine &)> warn) {
   Finder finder(graph, typed, known);
   // Whether the zeros are of its shape: by their size, or as it says.
   auto areLike = [&](StringRef zeros, StringRef other) {
     const std::vector<int64_t> *shape = known.shapeOf(zeros);
     const std::vector<int64_t> *wanted = known.shapeOf(other);
+    if (zeros == other)
+      return true;
     if (shape && wanted)
       return *shape == *wanted;
     const ::onnx::NodeProto *node = known.producerOf(zeros);
@@ -315,13 +340,23 @@ void addUp(::onnx::GraphProto &graph, const ::onnx::GraphProto &typed,
            inputOf(*size, 0) == other;
   };
   for (::onnx::NodeProto &node : *graph.mutable_node()) {
-    if (!isOp(node, "ScatterND") || node.output_size() != 1 ||
+    const bool elements = isOp(node, "ScatterElements");
+    if ((!elements && !isOp(node, "ScatterND")) || node.output_size() != 1 ||
         findAttribute(node, "reduction") || !known.isZero(inputOf(node, 0)) ||
         finder.comesFrom(inputOf(node, 1), {"NonZero"}))
       continue;
     const ::onnx::NodeProto *sum = finder.onlyReader(node.output(0));
-    if (sum && isOp(*sum, "Add") && inputOf(*sum, 1) == node.output(0) &&
-        areLike(inputOf(node, 0), inputOf(*sum, 0)))
+    if (!sum || !isOp(*sum, "Add") || inputOf(*sum, 1) != node.output(0) ||
+        !areLike(inputOf(node, 0), inputOf(*sum, 0)))
+      continue;
+    if (elements && scattersConstant(node, known) && !isIndexAdd(node, known) &&
+        !known.isConstant(inputOf(*sum, 0)) && !known.isZero(inputOf(*sum, 0)))
+      warn("node '" + node.name() +
+           "' (ScatterElements) may be x.scatter_add() or x.index_add() of the "
+           "older exporter, or the module's own x + zeros.scatter(): where it "
+           "is one of the former, what an index adds twice counts once; export "
+           "with dynamo=True");
+    else
       addAttribute(node, "reduction", StringRef("add"));
   }
 }
@@ -331,7 +366,8 @@ void addUp(::onnx::GraphProto &graph, const ::onnx::GraphProto &typed,
 void mendLegacyIndices(::onnx::ModelProto &model, int opset,
                        function_ref<void(const Twine &)> warn) {
   if (none_of(model.graph().node(), [](const ::onnx::NodeProto &node) {
-        return isOp(node, "Flatten") || isOp(node, "ScatterND");
+        return isOp(node, "Flatten") || isOp(node, "ScatterND") ||
+               isOp(node, "ScatterElements");
       }))
     return;
   // What cannot be inferred is not mended.
@@ -339,7 +375,7 @@ void mendLegacyIndices(::onnx::ModelProto &model, int opset,
   consumeError(onnxlib::inferShapes(typed));
   KnownTensors known(typed.graph());
   ::onnx::GraphProto &graph = *model.mutable_graph();
-  addUp(graph, typed.graph(), known);
+  addUp(graph, typed.graph(), known, warn);
   countFromOwnEnds(graph, opset, typed.graph(), known, warn);
 }
 

@@ -8,7 +8,9 @@
 //    element of the row before in the file. So reads `x[rows, mask.argmin(1) -
 //    1]` of a mask that has no end. A negative i finds the same in both.
 //  - `x.index_put(i, y, accumulate=True)` becomes a ScatterND to zeros and a
-//    sum, which keeps one of the elements that an index chooses twice.
+//    sum, which keeps one of the elements that an index chooses twice. So do
+//    `x.index_add()` and, in opsets before 16, `x.scatter_add()`, by
+//    ScatterElements.
 
 #ifndef SHARDONNX_LIB_IMPORT_LEGACYINDICES_H
 #define SHARDONNX_LIB_IMPORT_LEGACYINDICES_H

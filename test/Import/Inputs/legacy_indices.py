@@ -10,6 +10,9 @@
 #   list     the same of a list of one number: the sum is one of the exporter's
 #   stride   weight[i, j]'s form for sizes that no axis has
 #   put      weight.index_put((i,), y, accumulate=True)
+#   add      weight.index_add(0, i, y)
+#   add14    weight.scatter_add(0, i, y) of opset 14, of a y that is no constant
+#   own14    x + zeros_like(x).scatter(0, i, 1.0), the module's own, of opset 14
 #
 # and as it folds and merges what parameters have:
 #
@@ -29,6 +32,7 @@ import sys
 from onnxfile import *
 
 folder, kind = sys.argv[1], sys.argv[2]
+ADDS = {"add": 18, "add14": 14, "own14": 14}
 PUTS = {"put": 20, "folded-put": 17, "folded-put13": 13}
 TWO = {"shared": [5, 3], "merged": [5, 4], "merged-same": [5, 3]}
 OWN = {"number": 3, "list": 3}
@@ -39,7 +43,7 @@ if kind in OWN:
 if kind == "triples":
     shape = [2, 2, 3]
     indices = {"i": [0, 1, -1, -1], "j": [-1, 0, 1, -2], "k": [2, -1, -2, -3]}
-if kind in PUTS:
+if kind in PUTS or kind in ADDS:
     indices, shape = {"i": [0, 1, 1, -1]}, [4]
 
 
@@ -78,6 +82,37 @@ if kind in PUTS:
               node("Add", ["weight", "put"], ["chosen"])]
     initializers += [tensor("ones", [4], floats=[1.0, 2.0, 4.0, 8.0])]
     initializers += [int64s("four", [4])] if folded else []
+elif kind in ADDS:
+    initializers += [tensor("ones", [4], floats=[1.0, 2.0, 4.0, 8.0]),
+                     tensor("one", [1], floats=[1.0])]
+    nodes += [node("ConstantOfShape", ["shape"], ["zeros"],
+                   value=tensor("", [1], floats=[0.0]))]
+    at = "i"
+    if kind == "own14":
+        nodes += [node("Expand", ["one", "shape"], ["all"])]
+        what = "all"
+        nodes += [node("Add", ["weight", "weight"], ["twice"]),
+                  node("Cast", ["i"], ["floats"], to=1),
+                  node("Mul", ["floats", "floats"], ["data"]),
+                  node("Add", ["twice", "data"], ["x"])]
+    elif kind == "add":
+        nodes += [node("Slice", ["weight", "at0", "last4"], ["like"]),
+                  node("Shape", ["like"], ["likeSizes"]),
+                  node("Expand", ["ones", "likeSizes"], ["y"]),
+                  node("Shape", ["y"], ["ySizes"]),
+                  node("Expand", ["i", "ySizes"], ["places"])]
+        initializers += [int64s("last4", [4])]
+        at, what = "places", "y"
+    else:
+        nodes += [node("Cast", ["i"], ["floats"], to=1),
+                  node("Mul", ["floats", "one"], ["data"]),
+                  node("Sub", ["data", "data"], ["nothing"]),
+                  node("Add", ["ones", "nothing"], ["y"])]
+        what = "y"
+    nodes += [node("ScatterElements", ["zeros", at, what], ["put"],
+                   name="scatter", axis=0),
+              node("Add", ["x" if kind == "own14" else "weight", "put"],
+                   ["chosen"])]
 elif kind == "triples":
     nodes += size(2, "size2") + size(1, "size1") + [
         node("Mul", ["j", "size2"], ["before"]),
@@ -119,7 +154,7 @@ nodes += [node("Mul", ["chosen", "chosen"], ["squares"]),
 os.makedirs(folder, exist_ok=True)
 write(model(graph(nodes, [value(name, [4], INT64) for name in indices],
                   [value("loss", [])], initializers), producer="pytorch",
-            opset=PUTS.get(kind, 17)),
+            opset={**PUTS, **ADDS}.get(kind, 17)),
       folder + "/m.onnx")
 header = ",".join(
     f'"{name}":{{"dtype":"I64","shape":[4],"data_offsets":[{32 * n},{32 * n + 32}]}}'
