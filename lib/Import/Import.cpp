@@ -417,7 +417,7 @@ void Importer::expandFunctions() {
 /// Functions inlined, opset raised where it is too old, checked, and typed.
 LogicalResult Importer::normalize(const Metadata &metadata,
                                   ArrayRef<Initializer> initializers) {
-  bool isLegacy = !options.inputs && isUntold(model, metadata);
+  const bool mendsIndices = !options.inputs && isLegacy(model, metadata);
   // Initializers have left the inputs, where older files list them, too.
   model.set_ir_version(std::max<int64_t>(model.ir_version(), separateInputsIR));
   completeFunctions(model);
@@ -436,7 +436,7 @@ LogicalResult Importer::normalize(const Metadata &metadata,
     return failure();
   // An attribute of newer opsets than the file's may come of it: checked
   // before.
-  if (isLegacy)
+  if (mendsIndices)
     mendLegacyIndices(model, opsetOf(model), [&](const Twine &what) {
       diagnostics.warning("'" + options.model + "': " + what);
     });

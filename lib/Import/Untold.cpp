@@ -409,10 +409,13 @@ static bool isOfOlderExporter(const ::onnx::GraphProto &graph) {
   });
 }
 
+bool isLegacy(const ::onnx::ModelProto &model, const Metadata &metadata) {
+  return metadata.signature.empty() && (model.producer_name() == "pytorch" ||
+                                        isOfOlderExporter(model.graph()));
+}
+
 bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata) {
-  return metadata.signature.empty() && metadata.parameters.empty() &&
-         (model.producer_name() == "pytorch" ||
-          isOfOlderExporter(model.graph()));
+  return metadata.parameters.empty() && isLegacy(model, metadata);
 }
 
 bool isComputedName(StringRef name) {

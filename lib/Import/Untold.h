@@ -13,6 +13,9 @@ namespace shardonnx {
 
 /// Made by PyTorch's older exporter: names are those of the state dict, but for
 /// what it computed, and constants of the program are no initializers.
+bool isLegacy(const ::onnx::ModelProto &model, const Metadata &metadata);
+
+/// Such a file to which `annotate` has not added what its module is.
 bool isUntold(const ::onnx::ModelProto &model, const Metadata &metadata);
 
 /// What the older exporter has computed is named by its node, `onnx::Conv_9`;

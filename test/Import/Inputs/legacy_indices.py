@@ -12,6 +12,7 @@
 #   put      weight.index_put((i,), y, accumulate=True)
 #   add      weight.index_add(0, i, y)
 #   add14    weight.scatter_add(0, i, y) of opset 14, of a y that is no constant
+#   told     add, of a file that says what its module is (annotate)
 #   own14    x + zeros_like(x).scatter(0, i, 1.0), the module's own, of opset 14
 #
 # and as it folds and merges what parameters have:
@@ -32,7 +33,7 @@ import sys
 from onnxfile import *
 
 folder, kind = sys.argv[1], sys.argv[2]
-ADDS = {"add": 18, "add14": 14, "own14": 14}
+ADDS = {"add": 18, "told": 18, "add14": 14, "own14": 14}
 PUTS = {"put": 20, "folded-put": 17, "folded-put13": 13}
 TWO = {"shared": [5, 3], "merged": [5, 4], "merged-same": [5, 3]}
 OWN = {"number": 3, "list": 3}
@@ -95,7 +96,7 @@ elif kind in ADDS:
                   node("Cast", ["i"], ["floats"], to=1),
                   node("Mul", ["floats", "floats"], ["data"]),
                   node("Add", ["twice", "data"], ["x"])]
-    elif kind == "add":
+    elif kind in ("add", "told"):
         nodes += [node("Slice", ["weight", "at0", "last4"], ["like"]),
                   node("Shape", ["like"], ["likeSizes"]),
                   node("Expand", ["ones", "likeSizes"], ["y"]),
@@ -151,10 +152,14 @@ else:
     nodes += gather("weight", "at", "at", "chosen")
 nodes += [node("Mul", ["chosen", "chosen"], ["squares"]),
           node("ReduceSum", ["squares"], ["loss"], keepdims=0)]
+meta = {"shardonnx.module":
+        '{"version": 1, "parameters": [{"names": ["weight"], '
+        '"requires_grad": true}], "buffers": ["ones", "one"]}'}
+meta = meta if kind == "told" else {}
 os.makedirs(folder, exist_ok=True)
 write(model(graph(nodes, [value(name, [4], INT64) for name in indices],
                   [value("loss", [])], initializers), producer="pytorch",
-            opset={**PUTS, **ADDS}.get(kind, 17)),
+            opset={**PUTS, **ADDS}.get(kind, 17), meta=meta),
       folder + "/m.onnx")
 header = ",".join(
     f'"{name}":{{"dtype":"I64","shape":[4],"data_offsets":[{32 * n},{32 * n + 32}]}}'
