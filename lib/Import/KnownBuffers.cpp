@@ -95,33 +95,46 @@ private:
   }
   /// The array that a value is, through changes of its shape; empty if it is
   /// computed otherwise.
-  StringRef arrayOf(StringRef name) const {
-    // A file may have a circle.
-    for (int i = 0; i < graph.node_size(); ++i) {
-      const ::onnx::NodeProto *node = producers.lookup(name);
-      if (!node)
+  StringRef arrayOf(StringRef name) {
+    // Each name once: chains are long. A file may have a circle.
+    std::vector<StringRef *> passed;
+    StringRef array = "";
+    while (true) {
+      auto [known, isNew] = arrayOfName.try_emplace(name);
+      if (!isNew) {
+        array = known->second;
         break;
+      }
+      passed.push_back(&known->second);
+      const ::onnx::NodeProto *node = producers.lookup(name);
+      if (!node) {
+        array = arrays.contains(name) ? name : "";
+        break;
+      }
       if (!isOp(*node, "Reshape") && !isOp(*node, "Unsqueeze") &&
           !isOp(*node, "Squeeze") && !isOp(*node, "Expand") &&
           !isOp(*node, "Identity"))
-        return "";
+        break;
       name = inputOf(*node, 0);
     }
-    return arrays.contains(name) ? name : "";
+    for (StringRef *result : passed)
+      *result = array;
+    return array;
   }
 
   /// The mean in an offset that is made of arrays alone: -mean·scale, or
   /// beta - mean·scale; empty if there is none.
-  StringRef meanIn(const ::onnx::NodeProto &node) const;
+  StringRef meanIn(const ::onnx::NodeProto &node);
 
   const ::onnx::GraphProto &graph;
   llvm::StringSet<> arrays;
   llvm::StringMap<const ::onnx::NodeProto *> producers;
+  llvm::StringMap<StringRef> arrayOfName;
 };
 
 } // namespace
 
-StringRef Statistics::meanIn(const ::onnx::NodeProto &node) const {
+StringRef Statistics::meanIn(const ::onnx::NodeProto &node) {
   if (isOp(node, "Mul")) {
     for (const std::string &input : node.input())
       if (const ::onnx::NodeProto *minus = producers.lookup(input);
