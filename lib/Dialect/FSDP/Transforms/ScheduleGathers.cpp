@@ -50,8 +50,7 @@ private:
 
 class GatherScheduler {
 public:
-  explicit GatherScheduler(func::FuncOp function)
-      : function(function), body(function.getBody().front()), order(function) {}
+  explicit GatherScheduler(func::FuncOp function);
 
   void run(unsigned forwardPrefetch, unsigned backwardPrefetch,
            std::optional<int64_t> budget);
@@ -61,16 +60,30 @@ private:
   void start(ArrayRef<UnitBegin> begins,
              llvm::function_ref<unsigned(unsigned)> aheadOf);
   unsigned lastFree(AllGatherOp gather) const;
-  unsigned aheadOf(ArrayRef<UnitBegin> begins, unsigned i, unsigned prefetch,
-                   StringRef key) const;
+  void startAhead(ArrayRef<UnitBegin> begins, unsigned prefetch, StringRef key);
   void startWithin(ArrayRef<UnitBegin> begins, GatheredBytes &gathered,
                    int64_t budget);
 
   func::FuncOp function;
   Block &body;
   StepOrder order;
+  // Of each unit: the positions at which it is freed, and the first op of its
+  // backward, which may work before it reads parameters.
+  llvm::DenseMap<StringAttr, SmallVector<unsigned>> frees;
+  llvm::DenseMap<StringAttr, Operation *> firstOfBackward;
   SmallVector<UnitBegin> forward, backward;
 };
+
+GatherScheduler::GatherScheduler(func::FuncOp function)
+    : function(function), body(function.getBody().front()), order(function) {
+  for (Operation &op : body) {
+    if (auto free = dyn_cast<FreeOp>(op))
+      frees[getGatheredUnit(free.getGathered()).getAttr()].push_back(
+          order.position(free));
+    if (FlatSymbolRefAttr unit = nn::unitOf(&op); unit && order.inBackward(&op))
+      firstOfBackward.try_emplace(unit.getAttr(), &op);
+  }
+}
 
 // The first reader of the gathered unit, in forward or in backward.
 Operation *firstReader(AllGatherOp gather, const StepOrder &order,
@@ -84,21 +97,14 @@ Operation *firstReader(AllGatherOp gather, const StepOrder &order,
   return first;
 }
 
-// The first op of the unit's backward: it may work before it reads parameters.
-Operation *firstOfBackward(AllGatherOp gather, Block &body,
-                           const StepOrder &order) {
-  for (Operation &op : body)
-    if (order.inBackward(&op) && nn::unitOf(&op) == gather.getUnitAttr())
-      return &op;
-  return firstReader(gather, order, /*inBackward=*/true);
-}
-
 void GatherScheduler::collect(AllGatherOp gather) {
   if (firstReader(gather, order, /*inBackward=*/false)) {
     forward.push_back({gather, gather});
     // A unit that stays gathered begins its backward without a gather.
-    if (firstReader(gather, order, /*inBackward=*/true))
-      backward.push_back({firstOfBackward(gather, body, order), nullptr});
+    if (Operation *reader = firstReader(gather, order, /*inBackward=*/true)) {
+      Operation *first = firstOfBackward.lookup(gather.getUnitAttr().getAttr());
+      backward.push_back({first ? first : reader, nullptr});
+    }
   } else {
     backward.push_back({gather, gather});
   }
@@ -148,33 +154,36 @@ void GatherScheduler::start(ArrayRef<UnitBegin> begins,
 
 // Where the unit was freed last before it is gathered here; 0 if it was not.
 unsigned GatherScheduler::lastFree(AllGatherOp gather) const {
-  unsigned last = 0;
-  for (auto free : body.getOps<FreeOp>())
-    if (getGatheredUnit(free.getGathered()) == gather.getUnitAttr() &&
-        free->isBeforeInBlock(gather))
-      last = std::max(last, order.position(free));
-  return last;
+  auto found = frees.find(gather.getUnitAttr().getAttr());
+  if (found == frees.end())
+    return 0;
+  ArrayRef<unsigned> positions = found->second;
+  auto next = llvm::lower_bound(positions, order.position(gather));
+  return next == positions.begin() ? 0 : *std::prev(next);
 }
 
-// The first unit that prefetches so far ahead that the i-th is in reach: its
-// own distance if it has one. Not before the i-th unit was freed (a tied
-// weight is gathered again).
-unsigned GatherScheduler::aheadOf(ArrayRef<UnitBegin> begins, unsigned i,
-                                  unsigned prefetch, StringRef key) const {
-  unsigned freed = lastFree(begins[i].gather);
-  for (unsigned ahead = 0; ahead != i; ++ahead) {
-    AllGatherOp gather = begins[ahead].gather;
+// From the first unit that prefetches so far ahead that the gathered one is in
+// reach: its own distance if it has one. Not before the gathered one was freed
+// (a tied weight is gathered again).
+void GatherScheduler::startAhead(ArrayRef<UnitBegin> begins, unsigned prefetch,
+                                 StringRef key) {
+  SmallVector<uint64_t> distances;
+  for (const UnitBegin &begin : begins) {
+    AllGatherOp gather = begin.gather;
     FlatSymbolRefAttr unit =
-        gather ? gather.getUnitAttr() : nn::unitOf(begins[ahead].where);
-    uint64_t distance = prefetch;
-    if (auto own = dyn_cast_or_null<IntegerAttr>(
-            unit ? nn::unitSetting(function, unit.getValue(), key)
-                 : Attribute()))
-      distance = own.getInt();
-    if (ahead + distance >= i && order.position(begins[ahead].where) >= freed)
-      return ahead;
+        gather ? gather.getUnitAttr() : nn::unitOf(begin.where);
+    auto own = dyn_cast_or_null<IntegerAttr>(
+        unit ? nn::unitSetting(function, unit.getValue(), key) : Attribute());
+    distances.push_back(own ? own.getInt() : prefetch);
   }
-  return i;
+  start(begins, [&](unsigned i) {
+    unsigned freed = lastFree(begins[i].gather);
+    for (unsigned ahead = 0; ahead != i; ++ahead)
+      if (ahead + distances[ahead] >= i &&
+          order.position(begins[ahead].where) >= freed)
+        return ahead;
+    return i;
+  });
 }
 
 // In the order of need, each as early as the budget allows, and not before the
@@ -219,12 +228,8 @@ void GatherScheduler::run(unsigned forwardPrefetch, unsigned backwardPrefetch,
     startWithin(forward, gathered, *budget);
     startWithin(backward, gathered, *budget);
   } else {
-    start(forward, [&](unsigned i) {
-      return aheadOf(forward, i, forwardPrefetch, nn::kForwardPrefetchKey);
-    });
-    start(backward, [&](unsigned i) {
-      return aheadOf(backward, i, backwardPrefetch, nn::kBackwardPrefetchKey);
-    });
+    startAhead(forward, forwardPrefetch, nn::kForwardPrefetchKey);
+    startAhead(backward, backwardPrefetch, nn::kBackwardPrefetchKey);
   }
   for (AllGatherOp gather : gathers) {
     OpBuilder builder(gather);
