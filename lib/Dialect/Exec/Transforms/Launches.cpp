@@ -60,9 +60,9 @@ private:
   bool hasToRead(LaunchOp launch, Value buffer) const;
   bool hasToWrite(LaunchOp launch, Value buffer) const;
   static Access accessOf(Operation *op, Value buffer, bool writes);
-  ArrayRef<Access> accessesOf(Value buffer) const {
-    return accesses.find(rootOf(buffer))->second;
-  }
+  /// Those of the buffer's root by ops before `launch`, and behind it.
+  ArrayRef<Access> accessesBefore(LaunchOp launch, Value buffer) const;
+  ArrayRef<Access> accessesBehind(LaunchOp launch, Value buffer) const;
 
   llvm::DenseMap<Value, SmallVector<Access>> accesses; // in order
   llvm::DenseMap<Operation *, unsigned> order;
@@ -96,6 +96,29 @@ LeastTraffic::LeastTraffic(func::FuncOp function) {
   }
 }
 
+ArrayRef<Access> LeastTraffic::accessesBefore(LaunchOp launch,
+                                              Value buffer) const {
+  ArrayRef<Access> all = accesses.find(rootOf(buffer))->second;
+  return all.take_front(llvm::partition_point(all,
+                                              [&](const Access &access) {
+                                                return order.lookup(access.op) <
+                                                       order.lookup(launch);
+                                              }) -
+                        all.begin());
+}
+
+ArrayRef<Access> LeastTraffic::accessesBehind(LaunchOp launch,
+                                              Value buffer) const {
+  ArrayRef<Access> all = accesses.find(rootOf(buffer))->second;
+  return all.drop_front(llvm::partition_point(all,
+                                              [&](const Access &access) {
+                                                return order.lookup(
+                                                           access.op) <=
+                                                       order.lookup(launch);
+                                              }) -
+                        all.begin());
+}
+
 bool LeastTraffic::together(Operation *a, Operation *b) const {
   if (!isa<LaunchOp>(a) || !isa<LaunchOp>(b))
     return false;
@@ -107,9 +130,7 @@ bool LeastTraffic::together(Operation *a, Operation *b) const {
 
 bool LeastTraffic::hasToRead(LaunchOp launch, Value buffer) const {
   Access mine = accessOf(launch, buffer, /*writes=*/false);
-  for (const Access &access : llvm::reverse(accessesOf(buffer))) {
-    if (order.lookup(access.op) >= order.lookup(launch))
-      continue;
+  for (const Access &access : llvm::reverse(accessesBefore(launch, buffer))) {
     if (access.end <= mine.begin || mine.end <= access.begin)
       continue;
     // Either way it was there in a register.
@@ -126,9 +147,8 @@ bool LeastTraffic::hasToWrite(LaunchOp launch, Value buffer) const {
   if (!root || root.getSpace() != Space::private_)
     return true;
   Access mine = accessOf(launch, buffer, /*writes=*/true);
-  for (const Access &access : accessesOf(buffer)) {
-    if (order.lookup(access.op) <= order.lookup(launch) ||
-        access.end <= mine.begin || mine.end <= access.begin)
+  for (const Access &access : accessesBehind(launch, buffer)) {
+    if (access.end <= mine.begin || mine.end <= access.begin)
       continue;
     if (access.writes)
       return false;
