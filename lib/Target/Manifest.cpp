@@ -182,11 +182,11 @@ static void addNames(ArrayAttr names, StringRef symbol, json::Object &param) {
   param["state_dict"] = text(cast<StringAttr>(names[0]).getValue());
 }
 
-static void addParams(ModuleOp module, ArrayAttr intervals, bool trainable,
-                      json::Array &params) {
+static void addParams(const SymbolTable &symbols, ArrayAttr intervals,
+                      bool trainable, json::Array &params) {
   for (auto interval : intervals.getAsRange<fsdp::IntervalAttr>()) {
     auto parameter =
-        module.lookupSymbol<nn::ParameterOp>(interval.getParameter());
+        symbols.lookup<nn::ParameterOp>(interval.getParameter().getValue());
     json::Object object{{"name", text(parameter.getSymName())},
                         {"onnx", text(parameter.getOnnxName())},
                         {"offset", interval.getOffset()},
@@ -252,6 +252,7 @@ static json::Object policyOf(fsdp::UnitOp unit) {
 }
 
 static json::Array unitsOf(ModuleOp module) {
+  SymbolTable symbols(module);
   json::Array units;
   for (auto unit : module.getOps<fsdp::UnitOp>()) {
     auto offset = [&](StringRef name, int64_t absent = 0) {
@@ -259,8 +260,8 @@ static json::Array unitsOf(ModuleOp module) {
       return attr ? attr.getInt() : absent;
     };
     json::Array params;
-    addParams(module, unit.getIntervals(), /*trainable=*/true, params);
-    addParams(module, unit.getFrozenIntervals(), /*trainable=*/false, params);
+    addParams(symbols, unit.getIntervals(), /*trainable=*/true, params);
+    addParams(symbols, unit.getFrozenIntervals(), /*trainable=*/false, params);
     units.push_back(
         json::Object{{"name", text(unit.getSymName())},
                      {"layout", fsdp::stringifyLayout(unit.getLayout())},

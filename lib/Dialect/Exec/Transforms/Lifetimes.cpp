@@ -268,8 +268,9 @@ StepLifetimes privateLifetimesOfStep(ModuleOp module, PlacedGradients placed) {
     ++begin;
   }
   result.buffers = result.items.size();
+  SymbolTable symbols(module);
   for (auto [name, time] : since) {
-    auto unit = module.lookupSymbol<fsdp::UnitOp>(name);
+    auto unit = symbols.lookup<fsdp::UnitOp>(name);
     PlanItem item;
     item.bytes = placedBytes(unit, placed);
     if (item.bytes == 0)

@@ -46,8 +46,9 @@ struct GatherEarlyPass
     auto update = module.lookupSymbol<func::FuncOp>(kUpdate);
     if (!first || !update)
       return;
+    SymbolTable symbols(module);
     for (AllGatherStartOp start : firstStarts(first)) {
-      auto unit = module.lookupSymbol<UnitOp>(start.getUnit());
+      auto unit = symbols.lookup<UnitOp>(start.getUnit());
       Operation *place = placeInUpdate(update, unit);
       // Of a replicated unit there is nothing to wait for.
       if (!place || unit.getLayout() == Layout::replicated)

@@ -154,12 +154,12 @@ struct AddAdaptersPass : nn::impl::AddAdaptersPassBase<AddAdaptersPass> {
 
 SmallVector<Linear> AddAdaptersPass::findLinears(func::FuncOp function) {
   SmallVector<Linear> found;
+  SymbolTable symbols(getOperation());
   for (auto product : function.getOps<MatmulOp>()) {
     auto get = product.getRhs().getDefiningOp<GetOp>();
     if (!get || rankOf(product.getRhs()) != 2 || product.getTransposeLhs())
       continue;
-    auto weight =
-        getOperation().lookupSymbol<ParameterOp>(get.getParameterAttr());
+    auto weight = symbols.lookup<ParameterOp>(get.getParameter());
     if (weight && isa<FloatType>(elementType(product.getRhs())))
       found.push_back({product, weight});
   }
