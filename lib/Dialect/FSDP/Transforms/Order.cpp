@@ -51,6 +51,14 @@ bool isOfPhase(Operation *op, nn::Phase phase) {
   return place && place.getPhase() == phase;
 }
 
+// As moveAfter, which has the order of the whole block made anew.
+void moveBehind(Operation *op, Operation *last) {
+  if (op->getPrevNode() == last)
+    return;
+  op->remove();
+  last->getBlock()->getOperations().insertAfter(last->getIterator(), op);
+}
+
 // The last op that makes an operand of it other than parameters.
 Operation *lastComputed(Operation *op) {
   Operation *last = nullptr;
@@ -77,7 +85,7 @@ void finishUnit(Operation *op) {
   }
   if (!parted)
     return;
-  op->moveAfter(last);
+  moveBehind(op, last);
   for (Value operand : op->getOperands())
     if (auto get = operand.getDefiningOp<nn::GetOp>();
         get && op->isBeforeInBlock(get))
@@ -94,7 +102,7 @@ struct OrderPass : public fsdp::impl::OrderPassBase<OrderPass> {
       for (Operation *product : products)
         if (becomesGradient(product->getResult(0)))
           if (Operation *last = lastOperand(product))
-            product->moveAfter(last);
+            moveBehind(product, last);
       for (Operation &op :
            llvm::make_early_inc_range(function.getBody().front()))
         if (isOfPhase(&op, nn::Phase::backward))
