@@ -43,16 +43,26 @@ static void removeUnused(llvm::Module &module) {
       global.eraseFromParent();
 }
 
+// Some functions of a module, with the constants that they read.
+static std::unique_ptr<llvm::Module>
+cloneOf(llvm::ArrayRef<llvm::Function *> functions,
+        llvm::ValueToValueMapTy &map) {
+  std::unique_ptr<llvm::Module> clone =
+      llvm::CloneModule(*functions.front()->getParent(), map,
+                        [&](const llvm::GlobalValue *value) {
+                          return llvm::is_contained(functions, value) ||
+                                 (llvm::isa<llvm::GlobalVariable>(value) &&
+                                  value->hasLocalLinkage());
+                        });
+  removeUnused(*clone);
+  return clone;
+}
+
 // A function alone, with the constants that it reads. A local one gets a name
 // for other objects to call it by.
 static ModulePart takeKernel(llvm::Function &kernel) {
   llvm::ValueToValueMapTy map;
-  std::unique_ptr<llvm::Module> alone = llvm::CloneModule(
-      *kernel.getParent(), map, [&](const llvm::GlobalValue *value) {
-        return value == &kernel || (llvm::isa<llvm::GlobalVariable>(value) &&
-                                    value->hasLocalLinkage());
-      });
-  removeUnused(*alone);
+  std::unique_ptr<llvm::Module> alone = cloneOf(&kernel, map);
   ModulePart part;
   part.isKernel = true;
   bool local = kernel.hasLocalLinkage();
@@ -78,8 +88,18 @@ std::vector<ModulePart> shardonnx::splitModule(llvm::Module &module) {
     if (!function.isDeclaration() &&
         !function.hasFnAttribute(llvm::Attribute::OptimizeNone))
       kernels.push_back(&function);
-  for (llvm::Function *kernel : kernels)
-    parts.push_back(takeKernel(*kernel));
+  // A clone begins with declarations of all others, so that one of the whole
+  // module for each kernel took the square of their number.
+  constexpr size_t kKernelsOfClone = 32;
+  for (llvm::ArrayRef<llvm::Function *> rest = kernels; !rest.empty();) {
+    llvm::ArrayRef<llvm::Function *> some =
+        rest.take_front(std::min(rest.size(), kKernelsOfClone));
+    rest = rest.drop_front(some.size());
+    llvm::ValueToValueMapTy map;
+    std::unique_ptr<llvm::Module> clone = cloneOf(some, map);
+    for (llvm::Function *kernel : some)
+      parts.push_back(takeKernel(*llvm::cast<llvm::Function>(map[kernel])));
+  }
   llvm::StringMap<llvm::Function *> known; // by symbol
   for (auto [index, kernel] : llvm::enumerate(kernels)) {
     ModulePart &part = parts[index + 1];
