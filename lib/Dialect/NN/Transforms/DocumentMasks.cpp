@@ -71,7 +71,7 @@ static LogicalResult checkAttention(AttentionOp op, int64_t batch,
   ArrayRef<int64_t> q = shapeOf(op.getQuery());
   if (op.getMask() &&
       readsPositions(op->getParentOfType<func::FuncOp>(), op.getMask()))
-    return emitUsageError(op)
+    return op.emitError()
            << kOption
            << "attention has a mask of the graph's own that is computed from "
               "position_ids, as transformers has one where no attention_mask "
@@ -79,10 +79,10 @@ static LogicalResult checkAttention(AttentionOp op, int64_t batch,
   // A causal mask that stands in the graph as a table.
   if (!op.getCausal() && op.getMask() &&
       op->getParentOfType<ModuleOp>()->hasAttr(kStrictAttr))
-    return op.emitError() << kOption
-                          << "--strict-numerics keeps the mask of attention as "
-                             "it is written out, which cannot be joined with "
-                             "the documents'; leave one out";
+    return emitUsageError(op)
+           << kOption
+           << "--strict-numerics keeps the mask of attention as it is written "
+              "out, which cannot be joined with the documents'; leave one out";
   if (!op.getCausal())
     return emitUsageError(op)
            << kOption
@@ -94,11 +94,10 @@ static LogicalResult checkAttention(AttentionOp op, int64_t batch,
            << "attention has a mask of its own, which cannot be "
               "joined with the documents'";
   if (q[0] != batch)
-    return emitUsageError(op)
-           << kOption
-           << "attention has its samples among its heads, as "
-              "nn.MultiheadAttention does; let the module use "
-              "scaled_dot_product_attention";
+    return op.emitError() << kOption
+                          << "attention has its samples among its heads, as "
+                             "nn.MultiheadAttention does; let the module use "
+                             "scaled_dot_product_attention";
   if (q[1] != length || shapeOf(op.getKey())[1] != length)
     return emitUsageError(op) << kOption << "attention is over " << q[1]
                               << " of " << shapeOf(op.getKey())[1]
