@@ -25,10 +25,6 @@ public:
   StringRef find(const ::onnx::NodeProto &node) const;
 
 private:
-  const ::onnx::NodeProto *producer(StringRef name, StringRef op) const {
-    const ::onnx::NodeProto *node = known.producerOf(name);
-    return node && isOp(*node, op) ? node : nullptr;
-  }
   bool isNumber(StringRef name, int64_t number) const {
     const std::vector<int64_t> *ints = known.intsOf(name);
     return ints && *ints == std::vector<int64_t>{number};
@@ -46,39 +42,40 @@ private:
 bool Finder::isZeroOrOne(StringRef name) const {
   if (isNumber(name, 1))
     return true;
-  const ::onnx::NodeProto *lifted = producer(name, "Unsqueeze");
+  const ::onnx::NodeProto *lifted = known.producerOf(name, "Unsqueeze");
   const ::onnx::NodeProto *cast =
-      lifted ? producer(lifted->input(0), "Cast") : nullptr;
-  return cast && producer(cast->input(0), "Greater");
+      lifted ? known.producerOf(lifted->input(0), "Cast") : nullptr;
+  return cast && known.producerOf(cast->input(0), "Greater");
 }
 
 /// Whether it is max(x), or 0 of an x without elements.
 bool Finder::isLargest(StringRef name, StringRef of) const {
-  const ::onnx::NodeProto *lifted = producer(name, "Unsqueeze");
+  const ::onnx::NodeProto *lifted = known.producerOf(name, "Unsqueeze");
   const ::onnx::NodeProto *largest =
-      lifted ? producer(lifted->input(0), "ReduceMax") : nullptr;
-  const ::onnx::NodeProto *more = largest && largest->input_size() == 1
-                                      ? producer(largest->input(0), "Concat")
-                                      : nullptr;
+      lifted ? known.producerOf(lifted->input(0), "ReduceMax") : nullptr;
+  const ::onnx::NodeProto *more =
+      largest && largest->input_size() == 1
+          ? known.producerOf(largest->input(0), "Concat")
+          : nullptr;
   return more && more->input_size() == 2 && more->input(0) == of &&
          isNumber(more->input(1), 0);
 }
 
 /// Whether it is max(x) + 1, or less: times 0 where there is no x.
 bool Finder::isAboveLargest(StringRef name, StringRef of) const {
-  if (const ::onnx::NodeProto *product = producer(name, "Mul"))
+  if (const ::onnx::NodeProto *product = known.producerOf(name, "Mul"))
     return isZeroOrOne(product->input(1)) &&
            isAboveLargest(product->input(0), of);
-  const ::onnx::NodeProto *sum = producer(name, "Add");
+  const ::onnx::NodeProto *sum = known.producerOf(name, "Add");
   return sum && isNumber(sum->input(1), 1) && isLargest(sum->input(0), of);
 }
 
 StringRef Finder::find(const ::onnx::NodeProto &node) const {
   if (!isOp(node, "ScatterElements") || node.input_size() != 3)
     return {};
-  const ::onnx::NodeProto *zeros = producer(node.input(0), "Expand");
+  const ::onnx::NodeProto *zeros = known.producerOf(node.input(0), "Expand");
   const ::onnx::NodeProto *size =
-      zeros ? producer(zeros->input(1), "Max") : nullptr;
+      zeros ? known.producerOf(zeros->input(1), "Max") : nullptr;
   if (!size || size->input_size() != 2 ||
       !(known.isZero(zeros->input(0)) || isNumber(zeros->input(0), 0)) ||
       !isAboveLargest(size->input(0), node.input(1)))

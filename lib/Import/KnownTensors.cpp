@@ -183,6 +183,12 @@ bool KnownTensors::isConstant(StringRef name) const {
   return true;
 }
 
+const ::onnx::NodeProto *KnownTensors::producerOf(StringRef name,
+                                                  StringRef op) const {
+  const ::onnx::NodeProto *node = producerOf(name);
+  return node && isOp(*node, op) ? node : nullptr;
+}
+
 bool KnownTensors::isZero(StringRef name) const {
   while (!zeros.contains(name)) {
     const ::onnx::NodeProto *node = producerOf(name);

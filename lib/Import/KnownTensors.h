@@ -65,6 +65,9 @@ public:
   const ::onnx::NodeProto *producerOf(llvm::StringRef name) const {
     return producers.lookup(name);
   }
+  /// The same, where it is of this op of the default domain.
+  const ::onnx::NodeProto *producerOf(llvm::StringRef name,
+                                      llvm::StringRef op) const;
   /// Whether it is made of the file's constants alone.
   bool isConstant(llvm::StringRef name) const;
   /// The value that this one repeats: what exporters permute as it is, or

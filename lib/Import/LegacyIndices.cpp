@@ -80,10 +80,6 @@ public:
   }
 
 private:
-  const ::onnx::NodeProto *producerOf(StringRef value, StringRef op) const {
-    const ::onnx::NodeProto *node = known.producerOf(value);
-    return node && isOp(*node, op) ? node : nullptr;
-  }
   /// Of the list of one number that is the size of axes; PyTorch's own sizes
   /// are scalars.
   std::optional<int64_t> sizeOf(StringRef value, int steps = 0) const;
@@ -113,18 +109,18 @@ std::optional<int64_t> Finder::sizeOf(StringRef value, int steps) const {
     return std::nullopt;
   if (const std::vector<int64_t> *ints = known.intsOf(value))
     return ints->front();
-  if (const ::onnx::NodeProto *same = producerOf(value, "Identity"))
+  if (const ::onnx::NodeProto *same = known.producerOf(value, "Identity"))
     return sizeOf(inputOf(*same, 0), steps + 1);
-  if (const ::onnx::NodeProto *product = producerOf(value, "Mul")) {
+  if (const ::onnx::NodeProto *product = known.producerOf(value, "Mul")) {
     auto left = sizeOf(inputOf(*product, 0), steps + 1);
     auto right = sizeOf(inputOf(*product, 1), steps + 1);
     return left && right && isUInt<31>(*left) && isUInt<31>(*right)
                ? std::optional(*left * *right)
                : std::nullopt;
   }
-  const ::onnx::NodeProto *gather = producerOf(value, "Gather");
+  const ::onnx::NodeProto *gather = known.producerOf(value, "Gather");
   const ::onnx::NodeProto *shape =
-      gather ? producerOf(inputOf(*gather, 0), "Shape") : nullptr;
+      gather ? known.producerOf(inputOf(*gather, 0), "Shape") : nullptr;
   if (!shape || shape->attribute_size() > 0)
     return std::nullopt;
   const std::vector<int64_t> *sizes = sizesOf(inputOf(*shape, 0));
@@ -156,9 +152,9 @@ bool Finder::takesShapeOf(const ::onnx::NodeProto &gather,
     if ((!reshapes && !isOp(*node, "Transpose")) || node->output_size() != 1)
       return false;
     const ::onnx::NodeProto *shape =
-        reshapes ? producerOf(inputOf(*node, 1), "Concat") : nullptr;
+        reshapes ? known.producerOf(inputOf(*node, 1), "Concat") : nullptr;
     if (shape && any_of(shape->input(), [&](const std::string &part) {
-          const ::onnx::NodeProto *of = producerOf(part, "Shape");
+          const ::onnx::NodeProto *of = known.producerOf(part, "Shape");
           return of && inputOf(*of, 0) == sum;
         }))
       return true;
@@ -171,7 +167,8 @@ std::optional<IndexSum> Finder::find(const ::onnx::NodeProto &gather) const {
   if (!isOp(gather, "Gather") || gather.input_size() != 2 ||
       gather.output_size() != 1 || intAttribute(gather, "axis", 0) != 0)
     return std::nullopt;
-  const ::onnx::NodeProto *flatten = producerOf(gather.input(0), "Flatten");
+  const ::onnx::NodeProto *flatten =
+      known.producerOf(gather.input(0), "Flatten");
   int64_t count = flatten ? intAttribute(*flatten, "axis", 1) : 0;
   if (count < 2 || count > kMostSteps || flatten->input_size() != 1)
     return std::nullopt;
@@ -190,10 +187,11 @@ std::optional<IndexSum> Finder::find(const ::onnx::NodeProto &gather) const {
   bool ownStride = false;
   StringRef value = gather.input(1);
   for (int64_t axis = 0; axis < count - 1; ++axis) {
-    const ::onnx::NodeProto *add = producerOf(value, "Add");
+    const ::onnx::NodeProto *add = known.producerOf(value, "Add");
     if (!add)
       return std::nullopt;
-    const ::onnx::NodeProto *product = producerOf(inputOf(*add, 1), "Mul");
+    const ::onnx::NodeProto *product =
+        known.producerOf(inputOf(*add, 1), "Mul");
     std::optional<int64_t> size =
         product ? sizeOf(inputOf(*product, 1)) : std::nullopt;
     // An index that is a constant has been multiplied already.

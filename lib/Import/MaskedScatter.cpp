@@ -43,10 +43,6 @@ public:
   std::optional<MaskedScatter> find(const ::onnx::NodeProto &node) const;
 
 private:
-  const ::onnx::NodeProto *producer(StringRef name, StringRef op) const {
-    const ::onnx::NodeProto *node = known.producerOf(name);
-    return node && isOp(*node, op) ? node : nullptr;
-  }
   bool findMask(StringRef indices, MaskedScatter &found) const;
   bool findSource(StringRef updates, MaskedScatter &found) const;
 
@@ -57,9 +53,9 @@ private:
 
 /// What NonZero reads, without the trailing axes that it repeats.
 bool Finder::findMask(StringRef indices, MaskedScatter &found) const {
-  const ::onnx::NodeProto *turned = producer(indices, "Transpose");
+  const ::onnx::NodeProto *turned = known.producerOf(indices, "Transpose");
   const ::onnx::NodeProto *nonzero =
-      turned ? producer(turned->input(0), "NonZero") : nullptr;
+      turned ? known.producerOf(turned->input(0), "NonZero") : nullptr;
   const Shape *data = known.shapeOf(found.data);
   if (!nonzero || !data)
     return false;
@@ -69,7 +65,7 @@ bool Finder::findMask(StringRef indices, MaskedScatter &found) const {
       !std::equal(shape->begin(), shape->end(), data->begin()))
     return false;
   size_t whole = shape->size();
-  while (const ::onnx::NodeProto *repeated = producer(mask, "Expand")) {
+  while (const ::onnx::NodeProto *repeated = known.producerOf(mask, "Expand")) {
     const Shape *once = known.shapeOf(repeated->input(0));
     if (!once || once->size() != shape->size())
       break;
@@ -94,11 +90,11 @@ bool Finder::findMask(StringRef indices, MaskedScatter &found) const {
 
 /// What updates are the first rows of, or all rows.
 bool Finder::findSource(StringRef updates, MaskedScatter &found) const {
-  if (const auto *flat = producer(updates, "Reshape"))
-    if (producer(flat->input(0), "Expand"))
+  if (const auto *flat = known.producerOf(updates, "Reshape"))
+    if (known.producerOf(flat->input(0), "Expand"))
       updates = flat->input(0);
   found.exact = true;
-  if (const auto *first = producer(updates, "Slice");
+  if (const auto *first = known.producerOf(updates, "Slice");
       first && !known.shapeOf(updates)) {
     const Shape *starts = known.intsOf(first->input(1)),
                 *axes = first->input_size() > 3 ? known.intsOf(first->input(3))
@@ -108,7 +104,7 @@ bool Finder::findSource(StringRef updates, MaskedScatter &found) const {
       return false;
     found.source = first->input(0);
     found.exact = false;
-  } else if (const auto *all = producer(updates, "Expand")) {
+  } else if (const auto *all = known.producerOf(updates, "Expand")) {
     // To as many rows as there are places: one row would go to all of them.
     const Shape *rows = known.shapeOf(all->input(0));
     if (!rows || rows->size() < 2 || rows->front() == 1 ||
