@@ -80,11 +80,15 @@ public:
   }
 
 private:
-  /// An error where an executable would be made of a guess. --freeze alone says
-  /// nothing of those that it does not name.
+  /// Whether the user has said of every array whether it trains. --freeze alone
+  /// says nothing of those that it does not name.
+  bool isSaid() const {
+    return options.trainableGiven &&
+           (options.freeze.empty() || !options.trainable.empty());
+  }
+  /// An error where an executable would be made of a guess.
   llvm::LogicalResult guess(const std::string &what, const std::string &mend) {
-    if (options.trainableGiven &&
-        (options.freeze.empty() || !options.trainable.empty()))
+    if (isSaid())
       return llvm::success();
     std::string text = "'" + options.model + "': " + what + mend;
     if (options.refusesGuesses)
@@ -147,12 +151,11 @@ void Telling::tellMergedInputs() {
 /// Modules hold sines of positions as parameters that do not train; some start
 /// from them.
 void Telling::tellWaves() {
-  if (metadata.signature.empty() || !metadata.parameters.empty() ||
-      options.trainableGiven)
+  if (metadata.signature.empty() || !metadata.parameters.empty() || isSaid())
     return;
   std::vector<std::string> waves;
   for (const Initializer &init : initializers)
-    if (init.trainable && isWaves(init, options.model))
+    if (choice.trains(init) && isWaves(init, options.model))
       waves.push_back(init.symbol);
   if (!waves.empty())
     diagnostics.warning(
@@ -170,11 +173,11 @@ llvm::LogicalResult Telling::tellAdapters() {
   std::vector<std::string> adapters;
   size_t others = 0;
   for (const Initializer &init : initializers)
-    if (init.trainable && isAdapterName(init.symbol))
+    if (choice.trains(init) && isAdapterName(init.symbol))
       adapters.push_back(init.symbol);
     else
-      others += init.trainable;
-  if (adapters.empty() || others == 0 || !options.freeze.empty())
+      others += choice.trains(init);
+  if (adapters.empty() || others == 0)
     return llvm::success();
   return guess("the export does not say whether its adapters (" +
                    listNames(adapters) + ") are trained alone, or " +
@@ -236,7 +239,7 @@ std::string Telling::findPadding() {
   std::string text;
   for (Initializer &init : initializers) {
     int64_t rows = init.type.getRank() == 2 ? init.type.getDimSize(0) : 0;
-    if (!init.trainable || !tables.contains(init.name) || rows < 3)
+    if (!choice.trains(init) || !tables.contains(init.name) || rows < 3)
       continue;
     InputBytes bytes = read(init, init.length);
     if (!bytes || (*bytes)->getBufferSize() != init.length)
@@ -314,8 +317,8 @@ void Telling::tellOthers() {
   std::vector<std::string> buffers, single, constants = constantMatrices();
   size_t trained = 0;
   for (const Initializer &init : initializers) {
-    trained += init.trainable;
-    if (init.trainable || init.isConstant ||
+    trained += choice.trains(init);
+    if (init.trainable || init.isConstant || choice.freezes(init.symbol) ||
         !llvm::isa<mlir::FloatType>(init.type.getElementType()))
       continue;
     if (init.type.getNumElements() == 1) {
@@ -325,8 +328,9 @@ void Telling::tellOthers() {
       buffers.push_back(init.symbol);
     }
   }
-  if (options.trainableGiven ||
-      (producer.empty() && buffers.empty() && single.empty()))
+  bool any = trained > 0 || options.freeze.empty();
+  if (isSaid() ||
+      ((producer.empty() || !any) && buffers.empty() && single.empty()))
     return;
   std::string text = "'" + options.model +
                      "': the file does not say which arrays are parameters: " +
@@ -350,10 +354,14 @@ void Telling::tellOthers() {
 
 llvm::LogicalResult Telling::tellOlder() {
   std::vector<std::string> others, tables, folded;
+  size_t trained = 0, all = 0;
   for (const Initializer &init : initializers) {
-    if (init.isBuffer && !isBufferByUse(graph, init.name))
+    all += init.trainable;
+    trained += choice.trains(init);
+    if (init.isBuffer && !isBufferByUse(graph, init.name) &&
+        !choice.freezes(init.symbol))
       tables.push_back(init.symbol);
-    else if (!isComputedName(init.symbol) && init.trainable &&
+    else if (!isComputedName(init.symbol) && choice.trains(init) &&
              !isWeightName(init.symbol))
       others.push_back(init.symbol);
     if (isComputedName(init.symbol) && !init.isConstant && !init.isBuffer &&
@@ -377,7 +385,7 @@ llvm::LogicalResult Telling::tellOlder() {
           "; export with do_constant_folding=False or dynamo=True, or give "
           "--freeze=REGEX for those that do not train")))
     return llvm::failure();
-  if ((!others.empty() || !tables.empty()) && !options.trainableGiven)
+  if ((!others.empty() || !tables.empty()) && !isSaid())
     diagnostics.warning(
         "'" + options.model +
         "': PyTorch's older exporter does not say which arrays are buffers: " +
@@ -390,11 +398,15 @@ llvm::LogicalResult Telling::tellOlder() {
         "; --freeze=REGEX and --trainable=REGEX say otherwise, or export with "
         "dynamo=True");
   std::string padding = findPadding();
+  if (trained == 0 && all > 0)
+    return llvm::success();
   diagnostics.warning(
       "'" + options.model +
       "': PyTorch's older exporter says neither which parameters are frozen "
-      "nor where detach(), torch.no_grad() or padding_idx stop gradients: all "
-      "train" +
+      "nor where detach(), torch.no_grad() or padding_idx stop gradients: " +
+      (trained < all
+           ? std::to_string(trained) + " of " + std::to_string(all) + " train"
+           : "all train") +
       padding + "; where that is wrong, export with dynamo=True");
   return llvm::success();
 }

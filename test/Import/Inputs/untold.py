@@ -7,8 +7,8 @@
 # the zeros of a padding row (padding); buffers that their numbers tell, and
 # parameters that start nearly so (tables); a detach() that it has erased
 # (stop:OP OP, of `y OP x` and x). And adapters, of which no exporter says
-# whether they train alone (adapters); what a module's author says of its code
-# (stopping).
+# whether they train alone (adapters; with a bias beside them: adapters-bias);
+# what a module's author says of its code (stopping).
 
 import math
 import struct
@@ -70,10 +70,13 @@ elif kind.startswith("stop:"):
              node("Mul", ["x", "w.weight"], ["c"], "/Mul_1"), node(minus, ["b", "c"], ["d"], "/Sub"),
              node(plus, ["d", "a"], ["e"], "/Last"), total("e")]
     arrays = [tensor("w.weight", [4], raw=floats(4))]
-elif kind == "adapters":
-    nodes = [node("Mul", ["x", "h.base.weight"], ["a"], "/Mul"), node("Mul", ["a", "h.lora_A.weight"], ["b"], "/Mul_1"),
-             total("b")]
+elif kind in ("adapters", "adapters-bias"):
+    nodes = [node("Mul", ["x", "h.base.weight"], ["a"], "/Mul"), node("Mul", ["a", "h.lora_A.weight"], ["b"], "/Mul_1")]
     arrays = [tensor("h.base.weight", [4], raw=floats(4)), tensor("h.lora_A.weight", [4], raw=floats(4))]
+    if kind == "adapters-bias":
+        nodes += [node("Add", ["b", "head.bias"], ["c"], "/head/Add")]
+        arrays += [tensor("head.bias", [4], raw=floats(4))]
+    nodes += [total("c" if kind == "adapters-bias" else "b")]
 elif kind == "stopping":
     nodes = [node("Mul", ["x", "w.weight"], ["a"], "/Mul"), total("a")]
     arrays = [tensor("w.weight", [4], raw=floats(4))]
