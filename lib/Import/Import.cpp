@@ -418,6 +418,7 @@ void Importer::expandFunctions() {
 LogicalResult Importer::normalize(const Metadata &metadata,
                                   ArrayRef<Initializer> initializers) {
   const bool mendsIndices = !options.inputs && isLegacy(model, metadata);
+  const int exported = opsetOf(model);
   // Initializers have left the inputs, where older files list them, too.
   model.set_ir_version(std::max<int64_t>(model.ir_version(), separateInputsIR));
   completeFunctions(model);
@@ -437,7 +438,7 @@ LogicalResult Importer::normalize(const Metadata &metadata,
   // An attribute of newer opsets than the file's may come of it: checked
   // before.
   if (mendsIndices)
-    mendLegacyIndices(model, opsetOf(model), [&](const Twine &what) {
+    mendLegacyIndices(model, opsetOf(model), exported, [&](const Twine &what) {
       diagnostics.warning("'" + options.model + "': " + what);
     });
   if (!options.inputs)

@@ -27,6 +27,9 @@ namespace {
 /// Sums of more axes are nobody's, and bodies of ops may be as long.
 constexpr int kMostSteps = 64;
 
+/// The first opset whose ScatterElements has a `reduction`.
+constexpr int kScatterReduces = 16;
+
 /// A size, such as that of the rows that a mask selects.
 constexpr int64_t kUnknown = -1;
 
@@ -294,74 +297,93 @@ void countFromOwnEnds(::onnx::GraphProto &graph, int opset,
   }
 }
 
-/// Whether what is scattered is of the file's constants, as in the module's own
-/// `x + zeros_like(x).scatter(1, labels, 1.0)`, which means one where a label
-/// stands twice; or in `scatter_add` of ones, which counts.
+/// Whether what is scattered is of the file's constants: so it is in a module's
+/// own `x + zeros_like(x).scatter(1, labels, 1.0)`, in which a label that
+/// stands twice says one.
 bool scattersConstant(const ::onnx::NodeProto &scatter,
                       const KnownTensors &known) {
   StringRef source = inputOf(scatter, 2);
-  const ::onnx::NodeProto *node = known.producerOf(source);
+  const ::onnx::NodeProto *expand = known.producerOf(source, "Expand");
   return known.isConstant(source) ||
-         (node && isOp(*node, "Expand") && known.isConstant(inputOf(*node, 0)));
+         (expand && known.isConstant(inputOf(*expand, 0)));
 }
 
 /// `x.index_add()` expands indices to the shape of what it adds, whose own
 /// shape it expands too.
 bool isIndexAdd(const ::onnx::NodeProto &scatter, const KnownTensors &known) {
-  const ::onnx::NodeProto *source = known.producerOf(inputOf(scatter, 2));
-  const ::onnx::NodeProto *indices = known.producerOf(inputOf(scatter, 1));
-  const ::onnx::NodeProto *shape = indices && isOp(*indices, "Expand")
-                                       ? known.producerOf(inputOf(*indices, 1))
-                                       : nullptr;
-  return source && isOp(*source, "Expand") && shape && isOp(*shape, "Shape") &&
+  const ::onnx::NodeProto *indices =
+      known.producerOf(inputOf(scatter, 1), "Expand");
+  const ::onnx::NodeProto *shape =
+      indices ? known.producerOf(inputOf(*indices, 1), "Shape") : nullptr;
+  return known.producerOf(inputOf(scatter, 2), "Expand") && shape &&
          inputOf(*shape, 0) == inputOf(scatter, 2);
+}
+
+/// Whether zeros are of the shape of another tensor: by their size, or as the
+/// graph says.
+bool areLike(StringRef zeros, StringRef other, const KnownTensors &known) {
+  const std::vector<int64_t> *shape = known.shapeOf(zeros);
+  const std::vector<int64_t> *wanted = known.shapeOf(other);
+  if (zeros == other)
+    return true;
+  if (shape && wanted)
+    return *shape == *wanted;
+  const ::onnx::NodeProto *node = known.producerOf(zeros, "ConstantOfShape");
+  const ::onnx::NodeProto *size =
+      node ? known.producerOf(inputOf(*node, 0), "Shape") : nullptr;
+  return size && size->attribute_size() == 0 && inputOf(*size, 0) == other;
+}
+
+/// What an exporter's scatter to zeros, which `sum` adds to a tensor, means.
+enum class Meaning { Adds, MayAdd, MayBeOwn, Own };
+
+/// Files of opset 16 and later have scatter_add() by its attribute.
+Meaning meaningOf(const ::onnx::NodeProto &scatter,
+                  const ::onnx::NodeProto &sum, int exported,
+                  const KnownTensors &known) {
+  if (isOp(scatter, "ScatterND") || isIndexAdd(scatter, known))
+    return Meaning::Adds;
+  if (exported >= kScatterReduces)
+    return Meaning::Own;
+  if (known.isZero(inputOf(sum, 0)))
+    return Meaning::Adds;
+  return scattersConstant(scatter, known) ? Meaning::MayBeOwn : Meaning::MayAdd;
 }
 
 /// The zeros are of the shape of what the sum adds them to, and nothing else
 /// reads the scatter. A mask has no place twice.
 void addUp(::onnx::GraphProto &graph, const ::onnx::GraphProto &typed,
-           const KnownTensors &known, function_ref<void(const Twine &)> warn) {
+           int exported, const KnownTensors &known,
+           function_ref<void(const Twine &)> warn) {
   Finder finder(graph, typed, known);
-  // Whether the zeros are of its shape: by their size, or as it says.
-  auto areLike = [&](StringRef zeros, StringRef other) {
-    const std::vector<int64_t> *shape = known.shapeOf(zeros);
-    const std::vector<int64_t> *wanted = known.shapeOf(other);
-    if (zeros == other)
-      return true;
-    if (shape && wanted)
-      return *shape == *wanted;
-    const ::onnx::NodeProto *node = known.producerOf(zeros);
-    const ::onnx::NodeProto *size = node && isOp(*node, "ConstantOfShape")
-                                        ? known.producerOf(inputOf(*node, 0))
-                                        : nullptr;
-    return size && isOp(*size, "Shape") && size->attribute_size() == 0 &&
-           inputOf(*size, 0) == other;
-  };
   for (::onnx::NodeProto &node : *graph.mutable_node()) {
-    const bool elements = isOp(node, "ScatterElements");
-    if ((!elements && !isOp(node, "ScatterND")) || node.output_size() != 1 ||
-        findAttribute(node, "reduction") || !known.isZero(inputOf(node, 0)) ||
+    if ((!isOp(node, "ScatterElements") && !isOp(node, "ScatterND")) ||
+        node.output_size() != 1 || findAttribute(node, "reduction") ||
+        !known.isZero(inputOf(node, 0)) ||
         finder.comesFrom(inputOf(node, 1), {"NonZero"}))
       continue;
     const ::onnx::NodeProto *sum = finder.onlyReader(node.output(0));
     if (!sum || !isOp(*sum, "Add") || inputOf(*sum, 1) != node.output(0) ||
-        !areLike(inputOf(node, 0), inputOf(*sum, 0)))
+        !areLike(inputOf(node, 0), inputOf(*sum, 0), known))
       continue;
-    if (elements && scattersConstant(node, known) && !isIndexAdd(node, known) &&
-        !known.isConstant(inputOf(*sum, 0)) && !known.isZero(inputOf(*sum, 0)))
+    Meaning meaning = meaningOf(node, *sum, exported, known);
+    const bool adds = meaning == Meaning::Adds || meaning == Meaning::MayAdd;
+    if (meaning == Meaning::MayAdd || meaning == Meaning::MayBeOwn)
       warn("node '" + node.name() +
            "' (ScatterElements) may be x.scatter_add() or x.index_add() of the "
            "older exporter, or the module's own x + zeros.scatter(): where it "
-           "is one of the former, what an index adds twice counts once; export "
-           "with dynamo=True");
-    else
+           "is " +
+           (adds ? "the latter, what stands at one place twice is added up"
+                 : "one of the former, what an index adds twice counts once") +
+           "; export with dynamo=True, or with opset_version=16 or more");
+    if (adds)
       addAttribute(node, "reduction", StringRef("add"));
   }
 }
 
 } // namespace
 
-void mendLegacyIndices(::onnx::ModelProto &model, int opset,
+void mendLegacyIndices(::onnx::ModelProto &model, int opset, int exported,
                        function_ref<void(const Twine &)> warn) {
   if (none_of(model.graph().node(), [](const ::onnx::NodeProto &node) {
         return isOp(node, "Flatten") || isOp(node, "ScatterND") ||
@@ -373,7 +395,7 @@ void mendLegacyIndices(::onnx::ModelProto &model, int opset,
   consumeError(onnxlib::inferShapes(typed));
   KnownTensors known(typed.graph());
   ::onnx::GraphProto &graph = *model.mutable_graph();
-  addUp(graph, typed.graph(), known, warn);
+  addUp(graph, typed.graph(), exported, known, warn);
   countFromOwnEnds(graph, opset, typed.graph(), known, warn);
 }
 

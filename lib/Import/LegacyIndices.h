@@ -26,8 +26,9 @@ namespace shardonnx {
 
 /// In a checked file of the older exporter: adds the size of its axis to every
 /// such index that is negative, and lets such scatters add up. What may be one
-/// or a module's own arithmetic stays, and is warned of.
-void mendLegacyIndices(::onnx::ModelProto &model, int opset,
+/// or a module's own arithmetic is warned of. `exported`: the opset of the
+/// file, which may have been raised to `opset` since.
+void mendLegacyIndices(::onnx::ModelProto &model, int opset, int exported,
                        llvm::function_ref<void(const llvm::Twine &)> warn);
 
 } // namespace shardonnx

@@ -12,8 +12,15 @@
 #   put      weight.index_put((i,), y, accumulate=True)
 #   add      weight.index_add(0, i, y)
 #   add14    weight.scatter_add(0, i, y) of opset 14, of a y that is no constant
+#   index14  add, of opset 14
 #   told     add, of a file that says what its module is (annotate)
-#   own14    x + zeros_like(x).scatter(0, i, 1.0), the module's own, of opset 14
+#   zeros14  weight * zeros(4).scatter_add(0, i, ones), of opset 14
+#   own14    x + zeros_like(x).scatter(0, i, 1.0), the module's own, of opset 14;
+#            own17 of opset 17, in which scatter_add has an attribute
+#   buffer14 weight * (buffer + zeros(4).scatter(0, i, 1.0)), of opset 14, and
+#            buffer17
+#   sum17    weight + zeros_like(weight).scatter(0, i, y), the module's own, of
+#            opset 17: add14 but for that
 #
 # and as it folds and merges what parameters have:
 #
@@ -33,7 +40,8 @@ import sys
 from onnxfile import *
 
 folder, kind = sys.argv[1], sys.argv[2]
-ADDS = {"add": 18, "told": 18, "add14": 14, "own14": 14}
+ADDS = {"add": 18, "told": 18, "index14": 14, "add14": 14, "zeros14": 14,
+        "own14": 14, "own17": 17, "buffer14": 14, "buffer17": 17, "sum17": 17}
 PUTS = {"put": 20, "folded-put": 17, "folded-put13": 13}
 TWO = {"shared": [5, 3], "merged": [5, 4], "merged-same": [5, 3]}
 OWN = {"number": 3, "list": 3}
@@ -88,15 +96,18 @@ elif kind in ADDS:
                      tensor("one", [1], floats=[1.0])]
     nodes += [node("ConstantOfShape", ["shape"], ["zeros"],
                    value=tensor("", [1], floats=[0.0]))]
-    at = "i"
-    if kind == "own14":
+    at, to, product = "i", "weight", kind in ("zeros14", "buffer14", "buffer17")
+    if product:
         nodes += [node("Expand", ["one", "shape"], ["all"])]
-        what = "all"
+        to, what = "zeros" if kind == "zeros14" else "ones", "all"
+    elif kind in ("own14", "own17"):
+        nodes += [node("Expand", ["one", "shape"], ["all"])]
+        to, what = "x", "all"
         nodes += [node("Add", ["weight", "weight"], ["twice"]),
                   node("Cast", ["i"], ["floats"], to=1),
                   node("Mul", ["floats", "floats"], ["data"]),
                   node("Add", ["twice", "data"], ["x"])]
-    elif kind in ("add", "told"):
+    elif kind in ("add", "told", "index14"):
         nodes += [node("Slice", ["weight", "at0", "last4"], ["like"]),
                   node("Shape", ["like"], ["likeSizes"]),
                   node("Expand", ["ones", "likeSizes"], ["y"]),
@@ -112,8 +123,9 @@ elif kind in ADDS:
         what = "y"
     nodes += [node("ScatterElements", ["zeros", at, what], ["put"],
                    name="scatter", axis=0),
-              node("Add", ["x" if kind == "own14" else "weight", "put"],
-                   ["chosen"])]
+              node("Add", [to, "put"], ["sum" if product else "chosen"])]
+    if product:
+        nodes += [node("Mul", ["weight", "sum"], ["chosen"])]
 elif kind == "triples":
     nodes += size(2, "size2") + size(1, "size1") + [
         node("Mul", ["j", "size2"], ["before"]),
