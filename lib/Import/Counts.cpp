@@ -6,6 +6,7 @@
 #include "Counts.h"
 
 #include "KnownTensors.h"
+#include "NodeWriter.h"
 #include "Subgraphs.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -84,25 +85,57 @@ StringRef Finder::find(const ::onnx::NodeProto &node) const {
   return least && least->size() == 1 ? StringRef(size->input(1)) : StringRef();
 }
 
-void fixNumbersOfCounts(::onnx::GraphProto &graph) {
+/// The indices, in which what is negative is less by the size: out of range.
+static std::string refuseNegatives(NodeWriter &writer, const std::string &of,
+                                   const std::string &size) {
+  auto add = [&](StringRef op, ArrayRef<std::string> inputs) {
+    std::string result = writer.names.newName(of + "_counted");
+    return &writer.add(op, inputs, {result});
+  };
+  ::onnx::NodeProto *numbers = add("Cast", {of});
+  addAttribute(*numbers, "to", int64_t(::onnx::TensorProto::INT64));
+  const std::string number = numbers->output(0);
+  std::string zero = writer.addConstant(asTensor({0}), of + "_counted");
+  std::string negative = add("Less", {number, zero})->output(0);
+  std::string less = add("Sub", {number, size})->output(0);
+  return add("Where", {negative, less, number})->output(0);
+}
+
+void fixNumbersOfCounts(::onnx::GraphProto &graph, int opset) {
   if (none_of(graph.node(), [](const ::onnx::NodeProto &node) {
         return isOp(node, "ScatterElements");
       }))
     return;
-  KnownTensors known(graph);
-  Finder finder(known);
-  StringMap<std::string> sizes; // of zeros, by their name
-  StringMap<int> readers;
-  for (const ::onnx::NodeProto &node : graph.node()) {
-    for (const std::string &input : node.input())
-      ++readers[input];
-    if (StringRef size = finder.find(node); !size.empty())
-      sizes[node.input(0)] = size.str();
+  StringMap<std::string> sizes; // of zeros that are read once, by their name
+  {
+    KnownTensors known(graph);
+    Finder finder(known);
+    StringMap<int> readers;
+    for (const ::onnx::NodeProto &node : graph.node())
+      for (const std::string &input : node.input())
+        ++readers[input];
+    for (const ::onnx::NodeProto &node : graph.node())
+      if (StringRef size = finder.find(node);
+          !size.empty() && readers.lookup(node.input(0)) == 1)
+        sizes[node.input(0)] = size.str();
   }
-  for (::onnx::NodeProto &node : *graph.mutable_node())
-    if (auto size = sizes.find(node.output_size() ? node.output(0) : "");
-        size != sizes.end() && readers.lookup(node.output(0)) == 1)
-      node.set_input(1, size->second);
+  if (sizes.empty())
+    return;
+  NodeWriter writer(graph, opset);
+  ::google::protobuf::RepeatedPtrField<::onnx::NodeProto> nodes;
+  nodes.Swap(graph.mutable_node());
+  for (::onnx::NodeProto &node : nodes) {
+    if (auto made = sizes.find(node.output_size() ? node.output(0) : "");
+        made != sizes.end())
+      node.set_input(1, made->second);
+    // The only reader of its zeros.
+    if (auto counts = sizes.find(node.input_size() ? node.input(0) : "");
+        counts != sizes.end()) {
+      writer.standFor(node);
+      node.set_input(1, refuseNegatives(writer, node.input(1), counts->second));
+    }
+    writer.keep(node);
+  }
 }
 
 } // namespace shardonnx

@@ -15,8 +15,9 @@ namespace shardonnx {
 
 /// Gives each such sum its N zeros, in a program for any data: where x has N or
 /// more, for which PyTorch would count further, the program ends, as for every
-/// index out of range.
-void fixNumbersOfCounts(::onnx::GraphProto &graph);
+/// index out of range; and where x is negative, which PyTorch refuses and a
+/// scatter would count from the end.
+void fixNumbersOfCounts(::onnx::GraphProto &graph, int opset);
 
 } // namespace shardonnx
 

@@ -442,7 +442,7 @@ LogicalResult Importer::normalize(const Metadata &metadata,
       diagnostics.warning("'" + options.model + "': " + what);
     });
   if (!options.inputs)
-    fixNumbersOfCounts(*model.mutable_graph());
+    fixNumbersOfCounts(*model.mutable_graph(), opsetOf(model));
   writeOutRows(metadata, initializers);
   expandFunctions();
   if (failed(refuseUnsupported(metadata, /*expanded=*/true)))

@@ -3,9 +3,11 @@
 #
 # torch.bincount(x, minlength=4) times a weight, as PyTorch's newer exporter
 # writes it: counts.py FOLDER ABOVE. Among max(4, largest + ABOVE) zeros it
-# counts; torch has ABOVE 1.
+# counts; torch has ABOVE 1. Data that count 1, 3, 1 and 1 (data), and with a
+# negative number (negative), which torch refuses.
 
 import os
+import struct
 import sys
 
 from onnxfile import *
@@ -35,3 +37,7 @@ write(model(graph(nodes, [value("ids", [6], INT64)], [value("loss", [])],
                    tensor("nothing", [], INT64, ints=[0]), tensor("unit", [], INT64, ints=[1]),
                    tensor("weight", [4], floats=[0.5, 1.0, 2.0, 4.0])])),
       folder + "/m.onnx")
+for name, ids in (("data", [0, 1, 1, 3, 2, 1]), ("negative", [0, 1, 1, -1, 2, 1])):
+    header = b'{"ids":{"dtype":"I64","shape":[6],"data_offsets":[0,48]}}'
+    with open(f"{folder}/{name}.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + struct.pack("<6q", *ids))
