@@ -93,15 +93,43 @@ func.func @log_add_exp(%x: tensor<4xf32>, %y: tensor<3x1xf32>) -> tensor<3x4xf32
   return %3 : tensor<3x4xf32>
 }
 
-// A number beside an exponential is none.
+// A positive number beside an exponential is one, too, which the exporter folds.
 // CHECK-LABEL: func.func @log_of_exp_and_one
-// CHECK: nn.log
+// CHECK-DAG: %[[LOG:.*]] = nn.constant dense<0.000000e+00> : tensor<f32>
+// CHECK-NOT: nn.exp
+// CHECK: %[[MAX:.*]] = nn.max %arg0, %[[LOG]]
+// CHECK: %[[SOFT:.*]] = nn.softplus
+// CHECK: nn.add %[[MAX]], %[[SOFT]]
 func.func @log_of_exp_and_one(%x: tensor<4xf32>) -> tensor<4xf32> {
   %one = nn.constant dense<1.0> : tensor<f32>
   %0 = nn.exp %x : (tensor<4xf32>) -> tensor<4xf32>
   %1 = nn.add %0, %one : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   %2 = nn.log %1 : (tensor<4xf32>) -> tensor<4xf32>
   return %2 : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @log_of_exp_and_numbers
+func.func @log_of_exp_and_numbers(%x: tensor<4x1xf32>) -> tensor<4x2xf32> {
+  // CHECK: %[[LOGS:.*]] = nn.constant dense<[0.000000e+00, 0.693147182]>
+  // CHECK: nn.max %[[LOGS]], %arg0
+  // CHECK: nn.softplus
+  %numbers = nn.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %0 = nn.exp %x : (tensor<4x1xf32>) -> tensor<4x1xf32>
+  %1 = nn.add %numbers, %0 : (tensor<2xf32>, tensor<4x1xf32>) -> tensor<4x2xf32>
+  %2 = nn.log %1 : (tensor<4x2xf32>) -> tensor<4x2xf32>
+  return %2 : tensor<4x2xf32>
+}
+
+// Of what is not positive there is no logarithm, and 0 is the exponential of
+// any number below -104.
+// CHECK-LABEL: func.func @log_of_exp_and_zero
+// CHECK: nn.log
+func.func @log_of_exp_and_zero(%x: tensor<4x1xf32>) -> tensor<4x2xf32> {
+  %numbers = nn.constant dense<[1.0, 0.0]> : tensor<2xf32>
+  %0 = nn.exp %x : (tensor<4x1xf32>) -> tensor<4x1xf32>
+  %1 = nn.add %0, %numbers : (tensor<4x1xf32>, tensor<2xf32>) -> tensor<4x2xf32>
+  %2 = nn.log %1 : (tensor<4x2xf32>) -> tensor<4x2xf32>
+  return %2 : tensor<4x2xf32>
 }
 
 // The other half of the older exporter's binary cross-entropy of logits.
@@ -126,4 +154,18 @@ func.func @log_two_minus_sigmoid(%x: tensor<4xf32>) -> tensor<4xf32> {
   %1 = nn.sub %two, %0 : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
   %2 = nn.log %1 : (tensor<4xf32>) -> tensor<4xf32>
   return %2 : tensor<4xf32>
+}
+
+// F.binary_cross_entropy of a sigmoid clamps this logarithm, which is -inf where
+// the sigmoid is 1: as written.
+// CHECK-LABEL: func.func @log_one_plus_negative_sigmoid
+// CHECK: nn.log
+// CHECK-NOT: nn.softplus
+func.func @log_one_plus_negative_sigmoid(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %one = nn.constant dense<1.0> : tensor<f32>
+  %0 = nn.sigmoid %x : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = nn.neg %0 : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = nn.add %1, %one : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %3 = nn.log %2 : (tensor<4xf32>) -> tensor<4xf32>
+  return %3 : tensor<4xf32>
 }

@@ -84,9 +84,11 @@ def RaiseActivation : Pass<"raise-activation"> {
     Changes the rounding of intermediate values only. log(sigmoid(x)) becomes
     -softplus(-x), log(1 - sigmoid(x)) -softplus(x), and log(exp(a) + exp(b)),
     which is torch.logaddexp, the larger plus softplus(-|a - b|): none overflows
-    or forgets small numbers.
+    or forgets small numbers. In f32 a constant c > 0 may stand for exp(b), then
+    with b = log(c); 0 tells no b and stays.
     torch.atan2(y, x) and torch.angle, written as atan(y / x) and turns by π,
-    are π where y is 0 and x negative, and have gradients where x is 0.
+    are π where y is 0 and x negative, and have gradients where x is 0. A side
+    may be constant, but not an initializer that trains or might.
   }];
   let dependentDialects = ["::shardonnx::nn::NNDialect"];
 }

@@ -155,20 +155,42 @@ struct RaiseLogSigmoid : OpRewritePattern<nn::LogOp> {
   }
 };
 
+/// The x of exp(x), which exporters fold where x is constant.
+Value matchExponent(nn::NNBuilder &b, Value value) {
+  if (auto exp = value.getDefiningOp<nn::ExpOp>())
+    return exp.getOperand();
+  // What is 0 or infinite may be of any exponent beyond those of f32.
+  DenseElementsAttr numbers;
+  if (!elementType(value).isF32() ||
+      !matchPattern(value, m_Constant(&numbers)) ||
+      llvm::any_of(numbers.getValues<float>(),
+                   [](float c) { return !(c > 0) || std::isinf(c); }))
+    return {};
+  auto logarithm = [](const APFloat &c) {
+    return APFloat(std::log(c.convertToFloat())).bitcastToAPInt();
+  };
+  return nn::ConstantOp::create(
+      b.builder, b.loc, numbers.getType(),
+      numbers.mapValues(numbers.getElementType(), logarithm));
+}
+
 /// log(exp(a) + exp(b)), as exporters write torch.logaddexp: f32 has no
-/// exponentials above 88, and takes those below -103 for 0.
+/// exponentials above 88, and takes those below -103 for 0. The same holds
+/// for log(exp(a) + 1), which is softplus, and other positive numbers.
 struct RaiseLogAddExp : OpRewritePattern<nn::LogOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(nn::LogOp op,
                                 PatternRewriter &rewriter) const override {
     auto sum = op.getOperand().getDefiningOp<nn::AddOp>();
-    auto lhs = sum ? sum.getLhs().getDefiningOp<nn::ExpOp>() : nullptr;
-    auto rhs = sum ? sum.getRhs().getDefiningOp<nn::ExpOp>() : nullptr;
-    if (!lhs || !rhs)
+    if (!sum || (!sum.getLhs().getDefiningOp<nn::ExpOp>() &&
+                 !sum.getRhs().getDefiningOp<nn::ExpOp>()))
       return failure();
     nn::NNBuilder b(rewriter, op.getLoc());
-    Value x = lhs.getOperand(), y = rhs.getOperand();
+    Value x = matchExponent(b, sum.getLhs()),
+          y = matchExponent(b, sum.getRhs());
+    if (!x || !y)
+      return failure();
     // Of equal infinities the difference would not be a number.
     Value same = b.compare(nn::ComparePredicate::eq, x, y);
     Value difference =

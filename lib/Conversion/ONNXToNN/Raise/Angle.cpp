@@ -6,23 +6,61 @@
 #include "Angle.h"
 
 #include "Match.h"
+#include "mlir/IR/Matchers.h"
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
+#include "shardonnx/Dialect/NN/Interpreter/HostTensor.h"
 
 #include <cmath>
 
 using namespace mlir;
 
 namespace shardonnx {
+
+using nn::HostTensor;
+using nn::Scalar;
+
 namespace {
 
-/// The left side of a comparison with zero; null for others.
-Value matchSign(Value condition, nn::ComparePredicate predicate) {
-  auto compare = condition.getDefiningOp<nn::CompareOp>();
-  return compare && compare.getPredicate() == predicate &&
-                 isSplatOf(compare.getRhs(), 0)
-             ? compare.getLhs()
-             : Value();
+Value stripBroadcast(Value value) {
+  auto broadcast = value.getDefiningOp<nn::BroadcastOp>();
+  return broadcast ? broadcast.getOperand() : value;
+}
+
+/// What a constant holds, or 1 for no value; none for others.
+std::optional<HostTensor> readSide(Value side, Type type) {
+  DenseElementsAttr numbers;
+  Scalar one;
+  one.f = 1;
+  if (!side)
+    return HostTensor::splat({}, type, one);
+  if (!matchPattern(side, m_Constant(&numbers)))
+    return std::nullopt;
+  return HostTensor::fromAttr(numbers);
+}
+
+/// Whether `condition` compares `side` with zero: as an op, or as what remains
+/// of one where the side is constant.
+bool isSignOf(Value condition, nn::ComparePredicate predicate, Value side,
+              Type type) {
+  side = side ? stripBroadcast(side) : side;
+  if (auto compare = condition.getDefiningOp<nn::CompareOp>())
+    return compare.getPredicate() == predicate && side &&
+           stripBroadcast(compare.getLhs()) == side &&
+           isSplatOf(compare.getRhs(), 0);
+  DenseElementsAttr flags;
+  std::optional<HostTensor> numbers = readSide(side, type);
+  if (!numbers || !matchPattern(condition, m_Constant(&flags)))
+    return false;
+  bool less = predicate == nn::ComparePredicate::lt;
+  auto differs =
+      HostTensor::map({HostTensor::fromAttr(flags), *numbers},
+                      flags.getElementType(), [&](ArrayRef<Scalar> of) {
+                        bool flag = less ? of[1].f < 0 : of[1].f > 0;
+                        return Scalar{flag != (of[0].i != 0)};
+                      });
+  return differs && llvm::none_of(differs->flattenInts(),
+                                  [](int64_t differ) { return differ != 0; });
 }
 
 /// Whether it is angle + π, or with `Op` of a difference angle - π.
@@ -31,20 +69,36 @@ template <typename Op> bool isTurned(Value value, Value angle) {
   return turned && turned.getLhs() == angle && isSplatOf(turned.getRhs(), M_PI);
 }
 
+struct Sides {
+  /// None for 1, by which the quotient is a reciprocal.
+  Value y, x;
+};
+
+/// The sides of a quotient; no x for what is none.
+Sides matchQuotient(Value value) {
+  if (auto div = value.getDefiningOp<nn::DivOp>())
+    return {div.getLhs(), div.getRhs()};
+  auto reciprocal = value.getDefiningOp<nn::ReciprocalOp>();
+  return {Value(), reciprocal ? reciprocal.getOperand() : Value()};
+}
+
 /// The y and x of `x < 0 ? (y > 0 ? a + π : a - π) : a` with a = atan(y/x).
-std::optional<std::pair<Value, Value>> matchAngle(nn::SelectOp op) {
-  auto atan = op.getFalseValue().getDefiningOp<nn::AtanOp>();
-  auto slope = atan ? atan.getOperand().getDefiningOp<nn::DivOp>() : nullptr;
+std::optional<Sides> matchAngle(nn::SelectOp op) {
+  // Of 16 bits the arc tangent is computed in f32.
+  Value angle = op.getFalseValue();
+  Type type = elementType(angle);
+  auto atan = stripCasts(angle).getDefiningOp<nn::AtanOp>();
   auto left = op.getTrueValue().getDefiningOp<nn::SelectOp>();
-  if (!slope || !left)
+  if (!atan || !left)
     return std::nullopt;
-  Value y = slope.getLhs(), x = slope.getRhs(), angle = atan.getResult();
-  if (matchSign(op.getCondition(), nn::ComparePredicate::lt) != x ||
-      matchSign(left.getCondition(), nn::ComparePredicate::gt) != y ||
+  Sides sides = matchQuotient(stripCasts(atan.getOperand()));
+  if (!sides.x || op.getType() != angle.getType() ||
+      !isSignOf(op.getCondition(), nn::ComparePredicate::lt, sides.x, type) ||
+      !isSignOf(left.getCondition(), nn::ComparePredicate::gt, sides.y, type) ||
       !isTurned<nn::AddOp>(left.getTrueValue(), angle) ||
       !isTurned<nn::SubOp>(left.getFalseValue(), angle))
     return std::nullopt;
-  return std::make_pair(y, x);
+  return sides;
 }
 
 /// Whether the sign bit is set: 1/x tells one zero from the other.
@@ -66,22 +120,32 @@ Value makeAngle(nn::NNBuilder &b, Value y, Value x) {
   Value height = b.unary<nn::AbsOp>(y), width = b.unary<nn::AbsOp>(x);
   Value steep = compare(nn::ComparePredicate::gt, height, width);
   Value small = b.select(steep, x, y), large = b.select(steep, y, x);
-  // Equal sides are half a right angle, also infinite ones, and nothing at 0,
-  // where there is no gradient either.
-  Value none = compare(nn::ComparePredicate::eq, large, number(0));
-  Value slope = b.div(small, b.select(none, number(1), large));
+  // PyTorch has no gradient where the sum of squares is 0, as that of 1e-30 is
+  // in f32; the angle is still that of the sides, and 0 / 0 is none.
+  Value squares = b.add(b.mul(y, y), b.mul(x, x));
+  Value tiny = compare(nn::ComparePredicate::eq, squares, number(0));
+  auto stopped = [&](Value side) {
+    return b.select(tiny, b.unary<nn::StopGradientOp>(side), side);
+  };
+  // Both sides are compared, as one of them may not be a number.
+  auto both = [&](double value) {
+    return b.binary<nn::AndOp>(
+        compare(nn::ComparePredicate::eq, height, number(value)),
+        compare(nn::ComparePredicate::eq, width, number(value)));
+  };
+  Value slope =
+      b.div(stopped(small), b.select(both(0), number(1), stopped(large)));
+  // Equal sides are half a right angle, also infinite ones.
   Value sameSign = compare(nn::ComparePredicate::eq, y, x);
-  Value endless = compare(nn::ComparePredicate::eq, b.unary<nn::AbsOp>(small),
-                          number(INFINITY));
-  slope = b.select(endless, b.select(sameSign, number(1), number(-1)), slope);
+  slope = b.select(both(INFINITY), b.select(sameSign, number(1), number(-1)),
+                   slope);
   Value part = b.unary<nn::AtanOp>(slope);
 
   Value down = isNegative(b, y), left = isNegative(b, x);
   Value upright = b.select(down, number(-M_PI_2), number(M_PI_2));
   Value opposite = b.select(down, number(-M_PI), number(M_PI));
   Value turn = b.select(left, opposite, number(0));
-  Value flat = b.select(none, turn, b.add(part, turn));
-  return b.select(steep, b.sub(upright, part), flat);
+  return b.select(steep, b.sub(upright, part), b.add(part, turn));
 }
 
 struct RaiseAtan2 : OpRewritePattern<nn::SelectOp> {
@@ -90,31 +154,16 @@ struct RaiseAtan2 : OpRewritePattern<nn::SelectOp> {
   LogicalResult matchAndRewrite(nn::SelectOp op,
                                 PatternRewriter &rewriter) const override {
     auto sides = matchAngle(op);
-    if (!sides || !elementType(op.getResult()).isF32())
+    if (!sides || elementType(op.getResult()).isF64())
       return failure();
-    auto [y, x] = *sides;
-    // The newer exporter writes 0 for what is not a number, which 0/0 is; of
-    // what is not a number itself PyTorch makes none.
-    Operation *replaced = op;
-    for (Operation *user : op->getUsers())
-      if (auto guarded = dyn_cast<nn::SelectOp>(user);
-          guarded && guarded.getFalseValue() == op.getResult() &&
-          isSplatOf(guarded.getTrueValue(), 0) &&
-          isNaNOf(guarded.getCondition(), op.getResult()))
-        replaced = guarded;
+    // What guards the angle against not being a number stays, whether it is the
+    // exporter's or the model's own: 0 / 0 is none any more.
     nn::NNBuilder b(rewriter, op.getLoc());
-    Value angle = makeAngle(b, y, x);
-    if (replaced != op)
-      rewriter.replaceOp(replaced, angle);
-    rewriter.replaceOp(op, angle);
+    Type type = elementType(op.getResult()), f32 = rewriter.getF32Type();
+    Value y = sides->y ? b.cast(sides->y, f32) : b.constant(1, f32);
+    Value angle = makeAngle(b, y, b.cast(sides->x, f32));
+    rewriter.replaceOp(op, b.cast(angle, type));
     return success();
-  }
-
-  /// Whether it is `value != value`.
-  static bool isNaNOf(Value condition, Value value) {
-    auto compare = condition.getDefiningOp<nn::CompareOp>();
-    return compare && compare.getPredicate() == nn::ComparePredicate::ne &&
-           compare.getLhs() == value && compare.getRhs() == value;
   }
 };
 
