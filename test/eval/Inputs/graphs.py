@@ -175,6 +175,28 @@ elif kind == "slopes":
         [node("Pow", ["x", "e"], ["y"]), node("ScatterElements", ["d", "places", "u"], ["z"], axis=1, reduction="mul")],
         [value(name, [1, 4]) for name in "xeu"], [value("y", [1, 4]), value("z", [1, 2])],
         [tensor("d", [1, 2], floats=[2.0, 3.0]), tensor("places", [1, 4], INT64, raw=struct.pack("<4q", 0, 0, 1, 1))])
+elif kind == "angles":
+    # torch.atan2(y, x), by a constant x, and of a constant y, and logaddexp of
+    # y with 0, as exporters write them.
+    nan, inf = float("nan"), float("inf")
+    npy("y", [8], [0.0, -0.0, nan, 0.0, inf, 3.0, 0.0, 100.0])
+    npy("x", [8], [-1.0, -1.0, 0.0, nan, inf, -4.0, 0.0, 1e-30])
+
+    def angle(y, x, name):
+        return [
+            node("Div", [y, x], [name + "q"]), node("Atan", [name + "q"], [name + "a"]),
+            node("Greater", [y, "zero"], [name + "up"]), node("Less", [x, "zero"], [name + "left"]),
+            node("Add", [name + "a", "pi"], [name + "more"]), node("Sub", [name + "a", "pi"], [name + "less"]),
+            node("Where", [name + "up", name + "more", name + "less"], [name + "turned"]),
+            node("Where", [name + "left", name + "turned", name + "a"], [name])]
+
+    known = {"zero": [0.0], "pi": [3.14159274], "two": [2.0], "one": [1.0],
+             "width": [-1.0, -2.0, 0.0, 3.0, -4.0, -4.0, 0.0, 1.0]}
+    save(
+        [node("Constant", [], [name], value=tensor("", [8] if name == "width" else [], floats=numbers)) for name, numbers in known.items()] +
+        angle("y", "x", "angle") + angle("y", "width", "by") + angle("two", "x", "of") +
+        [node("Exp", ["y"], ["e"]), node("Add", ["e", "one"], ["sum"]), node("Log", ["sum"], ["soft"])],
+        [value("y", [8]), value("x", [8])], [value(name, [8]) for name in ("angle", "by", "of", "soft")])
 elif kind == "old":
     # Of opset 10; outputs without a shape.
     outputs = [field(1, name) + field(2, field(1, field(1, FLOAT)))
