@@ -10,6 +10,8 @@
 #include "shardonnx/Dialect/NN/IR/NN.h"
 #include "shardonnx/Dialect/NN/IR/NNMath.h"
 
+#include "mlir/IR/Matchers.h"
+
 #include <cmath>
 
 using namespace mlir;
