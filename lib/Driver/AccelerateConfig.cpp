@@ -4,6 +4,7 @@
 // Accelerate's configuration: every key becomes an option, is told to belong
 // to the executable, is known to mean nothing here, or is refused by name.
 
+#include "shardonnx/Dialect/NN/IR/UnitPolicy.h"
 #include "shardonnx/Driver/ForeignConfig.h"
 #include "shardonnx/Support/InputFile.h"
 #include "shardonnx/runtime/Layout.h"
@@ -351,8 +352,7 @@ void Mapper::mapUnits() {
                     "wants fsdp_min_num_params, the elements of a unit");
     option("unit", "size:" + std::to_string(*least));
   } else if (policy == "NO_WRAP") {
-    // Larger than any model: everything is left to the root.
-    option("unit", "size:" + std::to_string(int64_t(1) << 40));
+    option("unit", "size:" + std::to_string(nn::kSizeOfNoUnit));
   } else if (policy != "TRANSFORMER_BASED_WRAP" && !isNothing(policy)) {
     refuse("fsdp_auto_wrap_policy", policy,
            "it is TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP");

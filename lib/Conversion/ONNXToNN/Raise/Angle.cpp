@@ -102,7 +102,7 @@ std::optional<Sides> matchAngle(nn::SelectOp op) {
 }
 
 /// Whether the sign bit is set: 1/x tells one zero from the other.
-Value isNegative(nn::NNBuilder &b, Value value) {
+Value hasSignBit(nn::NNBuilder &b, Value value) {
   Value zero = b.constant(0, elementType(value));
   Value inverse = b.div(b.constant(1, elementType(value)), value);
   return b.binary<nn::OrOp>(b.compare(nn::ComparePredicate::lt, value, zero),
@@ -114,34 +114,31 @@ Value isNegative(nn::NNBuilder &b, Value value) {
 Value makeAngle(nn::NNBuilder &b, Value y, Value x) {
   Type type = elementType(y);
   auto number = [&](double value) { return b.constant(value, type); };
-  auto compare = [&](nn::ComparePredicate p, Value lhs, Value rhs) {
-    return b.compare(p, lhs, rhs);
-  };
   Value height = b.unary<nn::AbsOp>(y), width = b.unary<nn::AbsOp>(x);
-  Value steep = compare(nn::ComparePredicate::gt, height, width);
+  Value steep = b.compare(nn::ComparePredicate::gt, height, width);
   Value small = b.select(steep, x, y), large = b.select(steep, y, x);
   // PyTorch has no gradient where the sum of squares is 0, as that of 1e-30 is
   // in f32; the angle is still that of the sides, and 0 / 0 is none.
   Value squares = b.add(b.mul(y, y), b.mul(x, x));
-  Value tiny = compare(nn::ComparePredicate::eq, squares, number(0));
+  Value tiny = b.compare(nn::ComparePredicate::eq, squares, number(0));
   auto stopped = [&](Value side) {
     return b.select(tiny, b.unary<nn::StopGradientOp>(side), side);
   };
   // Both sides are compared, as one of them may not be a number.
   auto both = [&](double value) {
     return b.binary<nn::AndOp>(
-        compare(nn::ComparePredicate::eq, height, number(value)),
-        compare(nn::ComparePredicate::eq, width, number(value)));
+        b.compare(nn::ComparePredicate::eq, height, number(value)),
+        b.compare(nn::ComparePredicate::eq, width, number(value)));
   };
   Value slope =
       b.div(stopped(small), b.select(both(0), number(1), stopped(large)));
   // Equal sides are half a right angle, also infinite ones.
-  Value sameSign = compare(nn::ComparePredicate::eq, y, x);
+  Value sameSign = b.compare(nn::ComparePredicate::eq, y, x);
   slope = b.select(both(INFINITY), b.select(sameSign, number(1), number(-1)),
                    slope);
   Value part = b.unary<nn::AtanOp>(slope);
 
-  Value down = isNegative(b, y), left = isNegative(b, x);
+  Value down = hasSignBit(b, y), left = hasSignBit(b, x);
   Value upright = b.select(down, number(-M_PI_2), number(M_PI_2));
   Value opposite = b.select(down, number(-M_PI), number(M_PI));
   Value turn = b.select(left, opposite, number(0));

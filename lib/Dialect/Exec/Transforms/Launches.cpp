@@ -61,8 +61,8 @@ private:
   bool hasToWrite(LaunchOp launch, Value buffer) const;
   static Access accessOf(Operation *op, Value buffer, bool writes);
   /// Those of the buffer's root by ops before `launch`, and behind it.
-  ArrayRef<Access> accessesBefore(LaunchOp launch, Value buffer) const;
-  ArrayRef<Access> accessesBehind(LaunchOp launch, Value buffer) const;
+  std::pair<ArrayRef<Access>, ArrayRef<Access>>
+  accessesAround(LaunchOp launch, Value buffer) const;
 
   llvm::DenseMap<Value, SmallVector<Access>> accesses; // in order
   llvm::DenseMap<Operation *, unsigned> order;
@@ -96,27 +96,18 @@ LeastTraffic::LeastTraffic(func::FuncOp function) {
   }
 }
 
-ArrayRef<Access> LeastTraffic::accessesBefore(LaunchOp launch,
-                                              Value buffer) const {
+std::pair<ArrayRef<Access>, ArrayRef<Access>>
+LeastTraffic::accessesAround(LaunchOp launch, Value buffer) const {
   ArrayRef<Access> all = accesses.find(rootOf(buffer))->second;
-  return all.take_front(llvm::partition_point(all,
-                                              [&](const Access &access) {
-                                                return order.lookup(access.op) <
-                                                       order.lookup(launch);
-                                              }) -
-                        all.begin());
-}
-
-ArrayRef<Access> LeastTraffic::accessesBehind(LaunchOp launch,
-                                              Value buffer) const {
-  ArrayRef<Access> all = accesses.find(rootOf(buffer))->second;
-  return all.drop_front(llvm::partition_point(all,
-                                              [&](const Access &access) {
-                                                return order.lookup(
-                                                           access.op) <=
-                                                       order.lookup(launch);
-                                              }) -
-                        all.begin());
+  auto countBefore = [&](unsigned place) {
+    const Access *first = llvm::partition_point(all, [&](const Access &access) {
+      return order.lookup(access.op) < place;
+    });
+    return static_cast<size_t>(first - all.begin());
+  };
+  unsigned place = order.lookup(launch);
+  return {all.take_front(countBefore(place)),
+          all.drop_front(countBefore(place + 1))};
 }
 
 bool LeastTraffic::together(Operation *a, Operation *b) const {
@@ -130,7 +121,8 @@ bool LeastTraffic::together(Operation *a, Operation *b) const {
 
 bool LeastTraffic::hasToRead(LaunchOp launch, Value buffer) const {
   Access mine = accessOf(launch, buffer, /*writes=*/false);
-  for (const Access &access : llvm::reverse(accessesBefore(launch, buffer))) {
+  for (const Access &access :
+       llvm::reverse(accessesAround(launch, buffer).first)) {
     if (access.end <= mine.begin || mine.end <= access.begin)
       continue;
     // Either way it was there in a register.
@@ -147,7 +139,7 @@ bool LeastTraffic::hasToWrite(LaunchOp launch, Value buffer) const {
   if (!root || root.getSpace() != Space::private_)
     return true;
   Access mine = accessOf(launch, buffer, /*writes=*/true);
-  for (const Access &access : accessesBehind(launch, buffer)) {
+  for (const Access &access : accessesAround(launch, buffer).second) {
     if (access.end <= mine.begin || mine.end <= access.begin)
       continue;
     if (access.writes)

@@ -368,9 +368,7 @@ std::string whyUnused(const UnitRule &rule) {
   if (!rule.earlier.empty())
     return "its modules are those of " + rule.earlier +
            ", which stands before it; leave one of them out";
-  // Units larger than any model are none, as Accelerate's NO_WRAP asks for.
-  constexpr int64_t kLargerThanAny = int64_t(1) << 40;
-  if (rule.kind == UnitRule::Kind::Size && rule.size < kLargerThanAny)
+  if (rule.kind == UnitRule::Kind::Size && rule.size < nn::kSizeOfNoUnit)
     return "what is in no other unit has fewer elements, or is read in several "
            "places";
   if (rule.settings || rule.kind == UnitRule::Kind::Module)

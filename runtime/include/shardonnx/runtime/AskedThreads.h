@@ -8,6 +8,10 @@
 #define SHARDONNX_RUNTIME_ASKEDTHREADS_H
 
 #include "WholeNumber.h"
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
 
 namespace shardonnx {
 

@@ -35,6 +35,10 @@ inline constexpr llvm::StringLiteral kForwardPrefetchKey = "forward_prefetch";
 inline constexpr llvm::StringLiteral kBackwardPrefetchKey = "backward_prefetch";
 inline constexpr llvm::StringLiteral kKeptKey = "kept";
 
+/// The N of `--unit=size:N` that leaves everything to the root: elements that
+/// no model has.
+inline constexpr int64_t kSizeOfNoUnit = int64_t(1) << 40;
+
 /// What the policy of `unit` says of `key`; null when nothing. `op` is the
 /// module or stands in it.
 mlir::Attribute unitSetting(mlir::Operation *op, llvm::StringRef unit,
